@@ -92,9 +92,10 @@ def engine_steps(view: str, dim: int, batch: Batch) -> dict[str, Step]:
 def training_step(encoder: ViewEncoder, x: Tensor, plan: Plan) -> Step:
     """Make a step: forward, backward from the sum of squares, and gradients dropped."""
     x = x.clone().requires_grad_()
+    token = torch.arange(len(x))
 
     def step() -> None:
-        encoder(x, plan).square().sum().backward()
+        encoder(x, plan, token).square().sum().backward()
         encoder.zero_grad(set_to_none=True)
         x.grad = None
 

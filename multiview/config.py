@@ -194,17 +194,17 @@ class TrainConfig:
 
     @property
     def model_name(self) -> str:
-        """Return the name, or make one of views and preset."""
+        """The name, by default one of views and preset."""
         return self.name or f"{'-'.join(self.view_list)}-{Path(self.preset).stem}"
 
     @property
     def folder(self) -> Path:
-        """Return the folder that the model is written to."""
+        """The folder that the model is written to."""
         return self.output / self.model_name
 
     @property
     def words_mode(self) -> Literal["trained", "tuned", "fixed", "both"]:
-        """Return what --words says; without it words stay fixed if --vectors names some."""
+        """What --words says; without it words stay fixed if --vectors names some."""
         return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
 
     def check(self) -> None:

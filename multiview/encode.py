@@ -104,7 +104,8 @@ class VectorOptions(ModelOptions):
         from multiview.names.opened import open_encoder
 
         encoder = open_encoder(self.spec, device=self.device, parsers=self.parsers)
-        return encoder.features if any(source.name.scale_trees for source in encoder.sources) else encoder
+        has_scale = any(source.name.scale_trees for source in encoder.sources)
+        return encoder.for_classifiers if has_scale else encoder
 
 
 @configuration

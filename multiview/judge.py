@@ -50,9 +50,9 @@ NUMBERS: Mapping[str, str] = {
     "arcs": "share of arcs that both have: the lawyer praised | the lawyer praised",
     "turned arcs": "share of arcs that both have with another sign: he came | he did not come",
     "other fillers": "share of places that are filled otherwise: the lawyer praised | the doctor praised",
-    "moved": "share of words in another place: the lawyer praised the doctor | the doctor praised the lawyer",
-    "words": "share of words that both have: a red hat | a red coat",
-    "every word": "share of words that both have, function words too: a red hat | the red hat",
+    "moved": "share of arcs whose dependent has another place: he praised the doctor | the doctor praised",
+    "words": "share of content words that both have: a red hat | a red coat",
+    "every word": "share of all words that both have, function words too: a red hat | the red hat",
     "rare words": "share of shared words where it is less, rare words weighing more: he came | Tom came",
     "near words": "rare words, where another word counts as its nearest: a red car | a red automobile",
     "opposites": "words opposed to words of the other: good | bad; good | not good; on | off",
@@ -65,13 +65,13 @@ NUMBERS: Mapping[str, str] = {
     "worst partner": "least cosine of a word that the other lacks with its nearest: a red hat | a red idea",
     "neighbours": "share of words after the same word in both: red hat, blue coat | red coat, blue hat",
     "inversions": "share of pairs of words in the other order: Rome to Paris | Paris to Rome",
-    "moves": "whether words are in another order: in May he came | he came in May",
-    "exchanges": "whether more than one block has moved: a red hat on a blue coat | a blue hat on a red coat",
+    "moves": "whether shared words are in another order: in May he came | he came in May",
+    "exchanges": "whether two words, or blocks, moved: a red hat on a blue coat | a blue hat on a red coat",
     "prepositions": "prepositions that the other lacks, on both sides: from Rome | to Rome",
     "length": "logarithm of the lengths' ratio: he came | he came home late",
-    "words in all": "logarithm of how many words a sentence has",
-    "names in all": "share of words that are names",
-    "words alone": "root of how many words have no equal: a red hat | a red coat",
+    "words in all": "logarithm of how many content words a sentence has, the mean of both",
+    "names in all": "share of content words that are names, the mean of both",
+    "words alone": "root of how many content words of both have no equal: a red hat | a red coat",
     "extra words": "root of how many words one has more, function words too: it is good | it is a good one",
 }
 """The numbers of a pair, each with its meaning and an example."""
@@ -213,7 +213,7 @@ class Judgement:
 
 
 class Judge:
-    """A judge of pairs of sentences.
+    """Judges whether two sentences say the same.
 
     ``source``, ``builtin`` by default, parses the sentences and has the vectors of the words. ``encoder``
     computes the meanings by ``encode(list of str) -> [n, D]``; without one they are the sums of the words.

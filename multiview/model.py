@@ -289,15 +289,15 @@ class MultiViewEncoder:
         transform: Readout | Scale | None = self.readout if for_cosine else None
         if kind == "features" and self.has_scale:
             transform = join_scales([network.scale_of(positions) for network, positions in views])
-        meaning = views_output(views, transform, dim)
+        output = views_output(views, transform, dim)
         default_share = self.structure if for_cosine else 0.0
         share = default_share if share is None else check_share(share)
         if not share:
-            return meaning
+            return output
         if dim is not None:
             size = f"{self.structure_size:,} numbers of structure stay"
             warn_once(f"truncate_dim={dim} cuts the meaning; {size}")
-        return joined_output(meaning, structure_output(self.networks[0].words, self.structure_size), share)
+        return joined_output(output, structure_output(self.networks[0].words, self.structure_size), share)
 
     def to(self, device: str | torch.device) -> Self:
         """Move weights and parsers to a device; later calls compute there, too."""

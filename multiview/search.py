@@ -1,4 +1,4 @@
-"""Semantic search: the nearest sentences of a corpus by cosine.
+"""Search a corpus by meaning: find the sentences nearest to a query by cosine.
 
     python -m multiview.search runs/models/dep-const-laptop corpus.txt "How do I open a file?" --keep
     python -m multiview.search runs/models/dep-const-laptop runs/trees/books --vectors v.npy < queries.txt

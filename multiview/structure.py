@@ -52,8 +52,7 @@ class WithStructure:
             return self.encode(["."], **options)[:0]
         output = self.model.encode(texts, **options)
         meanings = torch.from_numpy(check_vectors(output, texts, type(self.model).__name__)[0])
-        structures = torch.from_numpy(self.source.structure_vectors(texts))
-        vectors = join_with_structure(meanings, structures, self.structure)
+        vectors = add_structure(meanings, texts, self.source, self.structure)
         if isinstance(sentences, str):
             vectors = vectors[0]
         if options.get("convert_to_tensor"):
@@ -65,6 +64,14 @@ class WithStructure:
     def get_sentence_embedding_dimension(self) -> int:
         """Return D + S, the size of a vector."""
         return int(self.model.get_sentence_embedding_dimension()) + self.source.structure_size
+
+
+def add_structure(
+    vectors_ND: torch.Tensor, texts: Sequence[Any], source: MultiViewEncoder, share: float
+) -> torch.Tensor:
+    """Put the structure of texts, as ``source`` reads them, beside their vectors: [n, D + S]."""
+    structures_NS = torch.from_numpy(source.structure_vectors(texts)).to(vectors_ND)
+    return join_with_structure(vectors_ND, structures_NS, share)
 
 
 def with_structure(

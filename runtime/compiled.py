@@ -83,7 +83,7 @@ def compiled_part(function: Callable[..., Any], **options: Any) -> Any:
 
 
 class _CodeFiles(NullCache):  # type: ignore[misc]
-    """The files of a function's code."""
+    """Keeps the compiled code of a function in files."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function

@@ -1,4 +1,4 @@
-"""The process and its machine: standard streams, cores, memory, locks, and Python's garbage collector."""
+"""Looks after the process: standard streams, cores, memory, locks, and Python's garbage collector."""
 
 import atexit
 import contextlib

@@ -30,9 +30,7 @@ from corpora.senteval.tasks import (
     STS_SUBSETS,
     canonical_task,
 )
-from multiview.model import MultiViewEncoder
-from multiview.names.opened import Encoder, OpenedEncoder, SentenceVectors, SingleEncoder, as_vectors
-from multiview.names.sources import Reading
+from multiview.names.opened import Encoder, OpenedEncoder, SentenceVectors, as_vectors
 from runtime import __version__
 from runtime.errors import UserError
 from runtime.files import sha256_file
@@ -72,18 +70,14 @@ def evaluate(
     """
     protocol = get_protocol(protocol, nhid=nhid)
     names = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
-    vectors = as_vectors(encoder)
     task_data = read_tasks([canonical_task(name) for name in names], Path(data))
-    if isinstance(encoder, MultiViewEncoder):
-        evaluation_trees = (
-            None if trees is None else EvaluationTrees(folder=Path(trees), tasks=task_data.data)
-        )
-        vectors = _open_readings(encoder, evaluation_trees)
+    trees_of = None if trees is None else EvaluationTrees(folder=Path(trees), tasks=task_data.data).of
+    opened_encoder = as_vectors(encoder, trees_of)
     results = Results(protocol=protocol, seed=seed, skipped=task_data.missing)
     with progress(total=len(task_data.data), unit="task", description="evaluate") as bar:
         for task in task_data.data:
             try:
-                results.tasks[task.name] = evaluate_task(vectors, task, protocol, seed)
+                results.tasks[task.name] = evaluate_task(opened_encoder, task, protocol, seed)
             except UserError as error:
                 # Nothing is lost yet: with a broken encoder every task would be skipped, one after the other.
                 if isinstance(error, EncoderError) and not results.tasks:
@@ -91,24 +85,6 @@ def evaluate(
                 results.skipped[task.name] = str(error)
             bar.update(1)
     return results
-
-
-def _open_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> OpenedEncoder:
-    """Open a model's default vectors and, if they differ from these, its features for classifiers."""
-
-    def open_reading(name: str, **options: Any) -> SingleEncoder:
-        def load() -> Reading:
-            return Reading(model, options, None if trees is None else trees.of(model))
-
-        return SingleEncoder(load, tokens=True, reading=name)
-
-    if not (model.readout or model.structure or model.has_scale):
-        return OpenedEncoder(parts=[open_reading("")])
-    name = "meaning" if model.readout or model.structure else "raw"
-    if model.structure:
-        name += f", structure {model.structure:g}"
-    features = open_reading("features", readout="features")
-    return OpenedEncoder(parts=[open_reading(name)], feature_parts=[features])
 
 
 @dataclass(frozen=True)
@@ -165,7 +141,7 @@ class _Rows:
         return as_list
 
 
-def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
+def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
     """Encode and score one task: by cosines of meaning, or by classifiers and regressions of features.
 
     Raises EncoderError: the encoder refused its input or returned bad vectors; UserError: a split has too few
@@ -175,13 +151,13 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
         if not len(part):
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
     is_by_cosine = task.name in (*STS_SUBSETS, *STRUCTURE_TASKS, "Neighbours")
-    features = vectors if is_by_cosine else getattr(vectors, "features", vectors)
-    readings = [getattr(features, "reading", "")]
+    chosen = encoder if is_by_cosine else encoder.for_classifiers
+    labels = [chosen.vector_label]
     try:
-        rows = {name: _Rows(part, features, snli=task.name == "SNLI") for name, part in task.splits.items()}
-        if task.name in RELATEDNESS_TASKS and features is not vectors:
-            rows["cosine"] = _Rows(task.splits["test"], vectors)
-            readings.append(f"{getattr(vectors, 'reading', '')} (cosine)")
+        rows = {name: _Rows(part, chosen, snli=task.name == "SNLI") for name, part in task.splits.items()}
+        if task.name in RELATEDNESS_TASKS and chosen is not encoder:
+            rows["cosine"] = _Rows(task.splits["test"], encoder)
+            labels.append(f"{encoder.vector_label} (cosine)")
     except UserError as error:
         raise EncoderError(str(error)) from error
     start = time.perf_counter()
@@ -200,7 +176,7 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
         rows={name: len(part) for name, part in task.splits.items()},
         notes=task.count_notes(),
         data_sha256=data_hashes(task),
-        reading=", ".join(readings),
+        vector_label=", ".join(labels),
         seconds=time.perf_counter() - start,
         **fields,
     )

@@ -68,7 +68,7 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], ce
                     model.skipped[task.name] = str(error)
                 bar.update(len(seeds))
     for model in models:
-        model.dim = model.encoder.features.dim or model.encoder.dim
+        model.dim = model.encoder.for_classifiers.dim or model.encoder.dim
         hours = [source.hours for source in model.encoder.sources]
         model.hours = None if None in hours else sum(filter(None, hours))
 

@@ -91,7 +91,7 @@ def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence
                     {
                         "spec": source.name.spec,
                         "kind": source.kind,
-                        "reading": source.reading,
+                        "vector_label": source.vector_label,
                         "key": source.key,
                     }
                     for source in model.encoder.sources
@@ -113,8 +113,8 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
         for by_task in model.results.values()
         for result in by_task.values()
     ]
-    readings = dict.fromkeys(
-        (name, result.reading, result.task) for name, result in results if result.reading
+    labels = dict.fromkeys(
+        (name, result.vector_label, result.task) for name, result in results if result.vector_label
     )
     notes = {result.task: "; ".join(result.notes) for _, result in results if result.notes}
     reasons = [(task, reason, model.name) for model in models for task, reason in model.skipped.items()]
@@ -125,7 +125,7 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
         for task, reason, names in _join_last(reasons)
     ]
     tables_by_title = {
-        "Which vectors of a model": Table(["model", "vectors", "tasks"], _join_last(readings)),
+        "Which vectors of a model": Table(["model", "vectors", "tasks"], _join_last(labels)),
         "Row counts that differ from the published ones": Table(
             ["task"], [[note] for note in notes.values()]
         ),

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from corpora.senteval.tasks import STRUCTURE_TASKS, data_folder, expand_tasks
-from multiview.names.grammar import check_names
+from multiview.names.grammar import HELP, check_names
 from parsing.names import find_parser
 from runtime.cli import Command, Count, CountOrNone, Seed, config_to_json, configuration, log_to
 from runtime.errors import UserError
@@ -48,13 +48,8 @@ def report_name(options: dict[str, Any], words: Iterable[str]) -> str:
 class SentEvalConfig:
     """Options of ``senteval_runner.run``."""
 
-    models: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL...")]
-    """Model folders (MODEL?views=dep for a view alone, MODEL?readout=features, meaning or raw for all tasks),
-    sentence-transformers names, .npz, word-vector files, cls:NAME (a transformer's [CLS]),
-    random:dep,const?dim=4800?vectors=FILE, random:lstm?dim=4096, start:MODEL?corpus=CACHE (a model before
-    its first step), bags of words (bag:random, bag:ngrams, bag:FILE, sif:FILE?corpus=CACHE; FILE may
-    be a model folder); A+B joins. ANY?scale=CACHE gives classifiers each number at one scale over that text,
-    as a trained model's are; ?scale=none gives raw numbers."""
+    models: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL...", help=HELP)]
+    """Names of encoders, in the forms of :data:`multiview.names.grammar.FORMS`."""
     tasks: str = "mv"
     """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all, structure,
     books (both made of the books in the package); SentEval's names, or

@@ -94,7 +94,7 @@ def test_vectors_and_gradients(view: str, engine: str, device: torch.device, tre
     sides = []
     for encoder, place in ((reference, torch.device("cpu")), (ours, device)):
         leaf = x.to(place).detach().requires_grad_()
-        vectors = encoder(leaf, encoder.plan(batch))
+        vectors = encoder(leaf, encoder.plan(batch), torch.arange(len(leaf), device=place))
         vectors.square().sum().backward()
         gradients = [leaf.grad, *(p.grad for p in encoder.parameters())]
         sides.append((vectors, [g for g in gradients if g is not None]))
@@ -102,7 +102,7 @@ def test_vectors_and_gradients(view: str, engine: str, device: torch.device, tre
     assert error(vectors, expected) < VALUES
     assert max(error(g, w) for g, w in zip(gradients, wanted, strict=True)) < GRADIENTS
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
-        reduced = ours(x.to(device), ours.plan(batch)).float().cpu()
+        reduced = ours(x.to(device), ours.plan(batch), torch.arange(len(x), device=device)).float().cpu()
     assert torch.nn.functional.cosine_similarity(reduced, expected.detach()).min() > BF16_COSINE
 
 

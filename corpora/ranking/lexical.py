@@ -20,7 +20,7 @@ WORD = rf"[{_CHINESE}]|[^\W{_CHINESE}]{{2,}}"
 
 
 class Bm25:
-    """Okapi BM25 in Lucene's variant, idf = log(1 + (N − n + 0.5) / (n + 0.5)), k1 = 1.5, b = 0.75."""
+    """Ranks by Okapi BM25, Lucene's variant: idf = log(1 + (N − n + 0.5) / (n + 0.5)), k1 = 1.5, b = 0.75."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         try:
@@ -47,7 +47,7 @@ class Bm25:
 
 
 class Tfidf:
-    """Cosine of TF-IDF vectors with weights fitted on the texts."""
+    """Ranks by the cosine of TF-IDF vectors, whose weights are fitted on the texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer

@@ -50,6 +50,8 @@ CHUNK_PAIRS = 1024
 """Pairs bound at a time: what they need stays in the processor's cache."""
 SIBLINGS, ORDER = len(ROLES), len(ROLES) + 1
 """The numbers of the roles between two dependents of one head, and between words in order."""
+LONE = ORDER
+"""The role of a word that is bound to nothing: that of order, which has no signs."""
 _WEIGHT_OF_ROLE = {
     **dict.fromkeys(("agent", "patient", "to", "from"), 1.0),
     **dict.fromkeys(("attr", "poss", "before"), 1.5),
@@ -146,7 +148,7 @@ class BindingView(WeightlessView):
         head = np.append(arcs.head, lone)
         return BindingPlan(
             **vars(base),
-            role=np.append(arcs.role, np.full(len(lone), ORDER)),
+            role=np.append(arcs.role, np.full(len(lone), LONE)),
             head=word_N[head],
             dependent=np.append(word_N[arcs.dependent], np.full(len(lone), len(types))),
             sign=np.append(sign_N[arcs.head] * sign_N[arcs.dependent], sign_N[lone]),
@@ -159,9 +161,9 @@ class BindingView(WeightlessView):
             word=word_N,
         )
 
-    def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
+    def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor) -> Tensor:
         """Return the sums of the bound pairs: [B, S]."""
-        return self._bind_words(x_UE if token_N is None else embedding(token_N, x_UE), plan)[0]
+        return self._bind_words(embedding(token_N, x_UE), plan)[0]
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Return the sums of the bound pairs [B, S], and the words as heads [N, S]."""

@@ -92,13 +92,13 @@ def structure_output(words: WordTable, size: int) -> Output:
     return Output({"tokens", "dep"}, size, functools.partial(structure_of, words=words, size=size))
 
 
-def joined_output(meaning: Output, structure: Output, share: float) -> Output:
-    """Return how meanings are made with structure beside them; λ is ``share``."""
+def joined_output(base: Output, structure: Output, share: float) -> Output:
+    """Return how vectors are made with structure beside them; λ is ``share``."""
 
     def vectors_of(batch: Batch) -> Tensor:
-        return join_with_structure(meaning.vectors_of(batch), structure.vectors_of(batch), share)
+        return join_with_structure(base.vectors_of(batch), structure.vectors_of(batch), share)
 
-    return Output(meaning.requires | structure.requires, meaning.width + structure.width, vectors_of)
+    return Output(base.requires | structure.requires, base.width + structure.width, vectors_of)
 
 
 def check_arguments(

@@ -1,4 +1,4 @@
-"""Opposites: words with a pole and a sign.
+"""Gives words that have opposites a pole and a sign.
 
 Each pair of antonyms in ``opposites.tsv`` is a pole of its own, with a nearness: the cosine of their vectors
 in per cent. *Light* is opposed to *dark* and to *heavy*, by their nearness, and those two share nothing. A
@@ -156,14 +156,14 @@ def agreement(first: str, second: str) -> int:
 
 def signed_spellings(types: Sequence[str], width: int) -> NDArray[np.float32]:
     """Return vectors of words at length 1, [U, S]: their spelling, and the poles of those with opposites."""
-    readings = [base_and_sign(word.lower()) for word in types]
-    vectors_US = spellings([base for base, _ in readings], width)
+    bases_and_signs = [base_and_sign(word.lower()) for word in types]
+    vectors_US = spellings([base for base, _ in bases_and_signs], width)
     vectors_US /= np.maximum(np.linalg.norm(vectors_US, axis=1, keepdims=True), 1e-12)
-    vectors_US *= np.array([sign for _, sign in readings], np.float32).reshape(-1, 1)
+    vectors_US *= np.array([sign for _, sign in bases_and_signs], np.float32).reshape(-1, 1)
     column_of_pole: dict[str, int] = {}
     entries = [
         (row, column_of_pole.setdefault(pole, len(column_of_pole)), sign * weight * POLE_SHARE**0.5)
-        for row, (base, sign) in enumerate(readings)
+        for row, (base, sign) in enumerate(bases_and_signs)
         for pole, weight in poles(base).items()
     ]
     if entries:

@@ -84,15 +84,14 @@ class ViewEncoder(nn.Module, ABC):
     def plan(self, batch: Batch) -> Plan:
         """Schedule the batch with numpy alone, since loader threads do it; ``.to(device)`` moves the plan."""
 
-    def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
+    def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor) -> Tensor:
         """Encode sentences to [B, width], in sentence order.
 
-        ``x_UE`` are the vectors of distinct words and ``token_N``, int64, each token's word; without it, they
-        are those of all tokens of the batch in order. The plan is from :meth:`plan`, on any device.
+        ``x_UE`` are the vectors of distinct words and ``token_N``, int64, each token's word. The plan is from
+        :meth:`plan`, on any device.
         """
-        if token_N is not None and len(x_UE) > len(token_N):  # words of other sentences of the step as well
-            x_UE, token_N = embedding(token_N, x_UE), None
-        if token_N is None:
+        if len(x_UE) > len(token_N):  # words of other sentences of the step as well
+            x_UE = embedding(token_N, x_UE)
             token_N = torch.arange(len(x_UE), device=x_UE.device)
         root_BD, h_ND = self.states(x_UE, token_N, plan)
         is_pooled = self.pooling != "root" and not self.weightless
@@ -119,14 +118,13 @@ class ViewEncoder(nn.Module, ABC):
         """The size of the sentence vectors."""
         return self.dim * (1 + self.pooling.count(","))
 
-    def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
+    def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor) -> Tensor:
         """Return the states of all nodes in sentence order, [N, D].
 
         The nodes of a dependency tree are its words; those of a constituency tree are its n words, then its
         n - 1 internal nodes. The arguments are those of :meth:`forward`.
         """
         plan = plan.to(x_UE.device)
-        token_N = torch.arange(len(x_UE), device=x_UE.device) if token_N is None else token_N
         _, h_ND = self.states(x_UE, token_N, plan)
         return h_ND.index_select(0, plan.tensor("node_slot"))
 

@@ -7,9 +7,10 @@ with each of them means; docs/senteval.md explains all names.
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runtime.errors import UserError
 from runtime.folders import current_folder
@@ -20,22 +21,19 @@ class Form:
     """What may follow a prefix."""
 
     words: str
-    """The form in words, for errors."""
+    """The form in words, for errors and help."""
     options: tuple[str, ...] = ()
     """Options besides those of every name; a ``corpus`` is needed."""
 
 
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
-POOLED = Form("cls:NAME, mean:NAME or max:NAME of a transformer")
 FORMS = {
     "": Form(
         "MODEL, MODEL?views=VIEWS, MODEL?readout=features|meaning|raw or MODEL?expand=FILE, a MODEL of "
         "multiview.train",
         ("views", "readout", "expand"),
     ),
-    "cls": POOLED,
-    "mean": POOLED,
-    "max": POOLED,
+    **dict.fromkeys(("cls", "mean", "max"), Form("cls:NAME, mean:NAME or max:NAME of a transformer")),
     "random": Form("random:VIEWS, random:VIEWS?dim=N or random:VIEWS?vectors=FILE", ("dim", "vectors")),
     "bag": Form(
         "bag:WORDS: random?dim=N, ngrams?dim=N, a file of word vectors or a model of multiview.train",
@@ -47,14 +45,25 @@ FORMS = {
     ),
 }
 """The forms of names by prefix."""
+HELP = (
+    "Folders or names of models, .npz, or files of word vectors: "
+    + "; ".join(dict.fromkeys(form.words for form in FORMS.values()))
+    + ". A+B puts two side by side. ANY?scale=CACHE gives classifiers each number at one scale over that "
+    "text, as a trained model's are; ?scale=none gives raw numbers. ANY?structure=0.1 adds structure. VIEWS "
+    "are such as dep,const; random: takes lstm as well."
+)
+"""The forms of names as ``--help`` lists them."""
 OPTIONS_OF_ALL = ("scale", "structure")
 """Options of every name."""
-VALUES = {
-    "dim": "[1-9][0-9]{0,5}",
-    "readout": "features|meaning|raw",
-    "structure": r"[0-9]*\.?[0-9]+",
+VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "dim": ("[1-9][0-9]{0,5}", int),
+    "views": (".+", lambda names: names.split(",")),
+    "readout": ("features|meaning|raw", str),
+    "structure": (r"[0-9]*\.?[0-9]+", float),
+    **dict.fromkeys(("expand", "vectors", "corpus"), (".+", Path)),
+    "scale": (".+", str),
 }
-"""Patterns of the values of options; those of the others are lists of views, or paths."""
+"""Patterns of the values of options, and what makes of a text the value of :class:`EncoderName`."""
 OPTION = re.compile(r"(.+)\?([a-z]+)=([^?]+)")
 RAW = "none"
 """The scale that leaves numbers as they are."""
@@ -68,26 +77,26 @@ PATH = re.compile(r"(\.|/|runs/).*|.*\.(npz|txt|vec|gz|bin)")
 class EncoderName:
     """The parts of a name."""
 
-    spec: str
+    spec: str = ""
     """The whole name, as the user gave it."""
-    prefix: str
+    prefix: str = ""
     base: str
     """What stands between prefix and options: a model, views, or words."""
-    dim: int | None
+    dim: int | None = None
     """Size of random vectors; None leaves it to the encoder."""
-    views: Sequence[str] | None
+    views: Sequence[str] | None = None
     """The views that are read; None is all."""
-    readout: str | None
+    readout: str | None = None
     """Which of a model's vectors to take; None leaves it to the task."""
-    scale: str
+    scale: str = ""
     """The tree cache over which features have one scale, ``none``, or nothing."""
-    structure: float | None
+    structure: float | None = None
     """λ, where the name has it."""
-    expand: Path | None
+    expand: Path | None = None
     """Word vectors whose words the model gets as well."""
-    vectors: Path | None
+    vectors: Path | None = None
     """Word vectors of random encoders."""
-    corpus: Path | None
+    corpus: Path | None = None
     """A tree cache of training text."""
 
     @property
@@ -135,7 +144,7 @@ def parse_name(spec: str) -> EncoderName:
     has_wrong_value = False
     while (match := OPTION.fullmatch(text)) and not os.path.exists(text):
         text, key, value = match.groups()
-        has_wrong_value |= key in options or not re.fullmatch(VALUES.get(key, ".+"), value)
+        has_wrong_value |= key in options or key not in VALUES or not re.fullmatch(VALUES[key][0], value)
         options[key] = value
     prefix, colon, base = text.partition(":")
     if os.path.exists(text) or not (prefix and colon) or prefix not in FORMS:
@@ -145,18 +154,8 @@ def parse_name(spec: str) -> EncoderName:
     has_wrong_base = not base or ("?" in base and not os.path.exists(base))
     if has_wrong_value or has_wrong_base or lacks_corpus or not options.keys() <= known_options:
         raise wrong_form(spec, prefix)
-    paths = {key: Path(options[key]) if key in options else None for key in ("expand", "vectors", "corpus")}
-    name = EncoderName(
-        spec=spec,
-        prefix=prefix,
-        base=base,
-        dim=int(options["dim"]) if "dim" in options else None,
-        views=options["views"].split(",") if "views" in options else None,
-        readout=options.get("readout"),
-        scale=options.get("scale", ""),
-        structure=float(options["structure"]) if "structure" in options else None,
-        **paths,
-    )
+    values: dict[str, Any] = {key: VALUES[key][1](value) for key, value in options.items()}
+    name = EncoderName(spec=spec, prefix=prefix, base=base, **values)
     if name.dim and not name.is_random:
         raise wrong_form(spec, prefix)
     _check_files(name)

@@ -25,8 +25,9 @@ import torch
 from corpora.sentences import read_sentences
 from multiview.encoders.meaning import normalize_rows
 from multiview.folder.reading import SentenceReader
+from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
-from multiview.names.sources import Reading, Source, TreesOf, find_source
+from multiview.names.sources import BoundModel, Source, TreesOf, find_source, source_of
 from multiview.names.store import CHUNK, VectorStore
 from multiview.pretrained import Encode, Float, check_vectors
 from parsing.trees.cache import TreeCache
@@ -72,8 +73,6 @@ class SingleEncoder:
     """The meaning of the encoder's name, if it has one."""
     identity: Sequence[Any] = ()
     """Decides its vectors."""
-    reading: str = ""
-    """Which vectors of a model these are, such as ``meaning``, with the share of structure."""
     reader: SentenceReader = field(init=False, default_factory=lambda: SentenceReader([]))
 
     @cached_property
@@ -105,7 +104,7 @@ class SingleEncoder:
     ) -> Float:
         """Encode raw texts, or all sentences of a cache, to [K, n, D]; see :meth:`OpenedEncoder.encode`."""
         encode = self.function
-        if isinstance(encode, Reading):
+        if isinstance(encode, BoundModel):
             return encode.model.encode(texts, trees=trees, show_progress_bar=show, **encode.options)[None]
         if texts is None:
             texts = [] if trees is None else list(trees.words())
@@ -151,23 +150,25 @@ class OpenedEncoder:
     seed: int = 0
     """Seed of the projection."""
     feature_parts: Sequence[SingleEncoder] = ()
-    """The parts as classifiers get them (:attr:`Source.features`), where those differ."""
+    """The parts as classifiers get them (:attr:`Source.for_classifiers`), where those differ."""
+    columns: Sequence[int] = ()
+    """Which of each part's K vectors are read; none given is all."""
 
     @property
-    def features(self) -> OpenedEncoder:
+    def for_classifiers(self) -> OpenedEncoder:
         """This encoder as classifiers get it, which may be itself."""
         return replace(self, parts=self.feature_parts, feature_parts=()) if self.feature_parts else self
 
     @property
-    def reading(self) -> str:
-        """Which vectors of its models these are, such as ``meaning``, with the share of structure."""
-        return " + ".join(part.reading for part in self.parts if part.reading)
+    def vector_label(self) -> str:
+        """Which vectors of its models these are."""
+        return " + ".join(source.vector_label for source in self.sources if source.vector_label)
 
     @property
     def identity(self) -> list[Any]:
         """Everything that decides its vectors."""
         of_projection = [("project", self.project, self.seed)] if self.project else []
-        return [*(value for part in self.parts for value in part.identity), *of_projection]
+        return [*(value for part in self.parts for value in part.identity), *of_projection, *self.columns]
 
     @property
     def key(self) -> str:
@@ -177,7 +178,7 @@ class OpenedEncoder:
     @property
     def dim(self) -> int | None:
         """The size D of a vector; None before the first one."""
-        sizes = [part.store.columns * (part.store.dim or 0) for part in self.parts]
+        sizes = [(len(self.columns) or part.store.columns) * (part.store.dim or 0) for part in self.parts]
         return (self.project or sum(sizes)) if all(sizes) else None
 
     @property
@@ -190,7 +191,7 @@ class OpenedEncoder:
         blocks = []
         for part in self.parts:
             texts = part.fill(sentences)
-            blocks += [part.store.get(texts, column) for column in range(part.store.columns)]
+            blocks += [part.store.get(texts, column) for column in self.columns or range(part.store.columns)]
         return self._joined(blocks)
 
     def encode(
@@ -214,7 +215,8 @@ class OpenedEncoder:
             sentences = [string if string.strip() else "." for string in strings]
         blocks: list[Float] = []
         for part in self.parts:
-            blocks += list(part.encode_texts(sentences, trees, show_progress_bar))
+            vectors_KnD = part.encode_texts(sentences, trees, show_progress_bar)
+            blocks += [vectors_KnD[column] for column in self.columns or range(len(vectors_KnD))]
         vectors = self._joined(blocks)
         return normalize_rows(torch.from_numpy(vectors)).numpy() if normalize else vectors
 
@@ -233,10 +235,12 @@ def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
     return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
 
 
-def as_vectors(encoder: Encoder | SentenceVectors) -> OpenedEncoder:
+def as_vectors(encoder: Encoder | SentenceVectors, trees: TreesOf | None = None) -> OpenedEncoder:
     """Put an encoder, or a function of token lists, behind a store in memory; refuse anything else."""
     if isinstance(encoder, OpenedEncoder):
         return encoder
+    if isinstance(encoder, MultiViewEncoder):
+        return _open_sources([source_of(encoder)], trees=trees)
     is_encoder = isinstance(encoder, Encoder)
     if not is_encoder and not callable(encoder):
         raise UserError(
@@ -266,29 +270,31 @@ def open_encoder(
     ``parsers`` where, by annotation, they are not the builtin ones.
     """
     sources = [find_source(part, seed=seed) for part in split_parts(spec)]
-    feature_sources = [source.features for source in sources]
+    encoder = _open_sources(sources, cache, device=device, trees=trees, parsers=parsers)
+    return replace(encoder, spec=spec, project=project, seed=seed)
+
+
+def _open_sources(sources: Sequence[Source], cache: Path | None = None, **options: Any) -> OpenedEncoder:
+    """Return the encoders of sources side by side; ``options`` are those of :meth:`Source.open`."""
+    feature_sources = [source.for_classifiers for source in sources]
 
     def open_parts(sources: Sequence[Source]) -> list[SingleEncoder]:
         return [
             SingleEncoder(
-                functools.partial(source.open, device=device, trees=trees, parsers=parsers),
+                functools.partial(source.open, **options),
                 tokens=source.takes_tokens,
                 name=source.name.label,
                 store=VectorStore(cache and cache / source.key),
                 source=source,
                 identity=[source.key],
-                reading=source.reading,
             )
             for source in sources
         ]
 
     # Joined encoders compare by features: beside larger vectors a meaning, whose length is 1, hardly counts.
-    has_features = len(sources) == 1 and feature_sources != sources
+    differ = len(sources) == 1 and feature_sources != list(sources)
     return OpenedEncoder(
-        parts=open_parts(sources if has_features else feature_sources),
-        feature_parts=open_parts(feature_sources) if has_features else (),
+        parts=open_parts(sources if differ else feature_sources),
+        feature_parts=open_parts(feature_sources) if differ else (),
         name="+".join(source.name.label for source in sources),
-        spec=spec,
-        project=project,
-        seed=seed,
     )

@@ -60,8 +60,8 @@ VIEW_DIM = 128
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A multi-view encoder as one name reads it: a function from sentences to vectors."""
+class BoundModel:
+    """A multi-view encoder with the options of one name: a function from sentences to vectors."""
 
     model: MultiViewEncoder
     options: Mapping[str, Any]
@@ -93,7 +93,7 @@ class Source:
     """Whether the model gives classifiers other vectors than cosines."""
     default_share: float = 0.0
     """λ, how much structure the vectors for cosines have where the name does not say."""
-    fitted: bool = False
+    has_meaning: bool = False
     """Whether cosines are of a meaning, not of raw numbers."""
 
     @property
@@ -102,14 +102,14 @@ class Source:
         return json_digest([self.content, self.readout, FEATURE_LENGTH], 16)
 
     @property
-    def reading(self) -> str:
-        """Which of a model's vectors these are, where it has several."""
+    def vector_label(self) -> str:
+        """Which of a model's vectors these are, such as ``meaning, structure 0.15``, where it has several."""
         if not (self.has_features or self.readout or self.name.scale_trees):
             return ""
         share = self.name.structure
         if share is None:
             share = 0.0 if self.readout in ("features", "raw") else self.default_share
-        output = self.readout or ("meaning" if self.fitted else "raw")
+        output = self.readout or ("meaning" if self.has_meaning else "raw")
         return f"{output}, structure {share:g}" if share else output
 
     @property
@@ -135,7 +135,7 @@ class Source:
         return training_hours(model_folder(self.name.base)) if self.kind == "multiview" else None
 
     @property
-    def features(self) -> Source:
+    def for_classifiers(self) -> Source:
         """The same encoder for classifiers: itself if the name gives all one kind or there is no other."""
         if self.readout or not (self.has_features or self.name.scale_trees):
             return self
@@ -157,7 +157,7 @@ class Source:
         if self.is_multiview:
             model = self.model(device, parsers)
             options = {"views": name.views, "readout": self.readout, "structure": name.structure}
-            return Reading(model, options, None if trees is None else trees(model))
+            return BoundModel(model, options, None if trees is None else trees(model))
         if name.structure:
             without_structure = replace(self, name=replace(name, structure=None))
             encode: Encode = without_structure.open(device=device, trees=trees, parsers=parsers)
@@ -203,6 +203,17 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
     return source
 
 
+def source_of(model: MultiViewEncoder) -> Source:
+    """Return the source of a model that is loaded already."""
+    has_meaning = bool(model.readout or model.structure)
+    return replace(
+        _source(EncoderName(base="encoder"), "multiview", lambda device: model),
+        has_features=has_meaning or model.has_scale,
+        default_share=model.structure,
+        has_meaning=has_meaning,
+    )
+
+
 def _source(name: EncoderName, kind: str, load: Load, *content: object) -> Source:
     """Return the source of a name, whose vectors ``content`` and the name's own options decide."""
     options: dict[str, object] = {"dim": name.dim, "scale": name.scale, "characters": VERSION}
@@ -237,7 +248,7 @@ def _without_prefix(name: EncoderName, seed: int) -> Source:
         positions = view_positions(views_of_members, name.views)
         # A view has features where its model has them, but neither its share of structure nor its read-out.
         content = [*source.content, positions]
-        source = replace(source, content=content, default_share=0.0, fitted=False)
+        source = replace(source, content=content, default_share=0.0, has_meaning=False)
     return source
 
 
@@ -258,7 +269,7 @@ def _on_disk(name: EncoderName, path: Path) -> Source:
         _source(name, "multiview", load, model_sha256(path)),
         has_features=any(record.readout or record.structure or record.scale for record in records.values()),
         default_share=max(record.structure for record in records.values()),
-        fitted="" in records and bool(records[""].readout or records[""].structure),
+        has_meaning="" in records and bool(records[""].readout or records[""].structure),
     )
 
 
@@ -332,12 +343,9 @@ def _start(name: EncoderName, seed: int) -> Source:
 
 FINDERS: dict[str, Callable[[EncoderName, int], Source]] = {
     "": _without_prefix,
-    "cls": _pooled,
-    "mean": _pooled,
-    "max": _pooled,
+    **dict.fromkeys(("cls", "mean", "max"), _pooled),
     "random": _random,
-    "bag": _bag,
-    "sif": _bag,
+    **dict.fromkeys(("bag", "sif"), _bag),
     "start": _start,
 }
 """What a name with a prefix of :data:`multiview.names.grammar.FORMS` means; an int is the seed."""

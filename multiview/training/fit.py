@@ -81,11 +81,8 @@ class Moments:
         divisor_D = np.where(deviation_D > 0, deviation_D, np.inf)  # a constant is correlated with nothing
         correlation_DD = (xx_DD - np.outer(x_D, x_D)) / np.outer(divisor_D, divisor_D)
         correlation_DD[np.diag_indices_from(correlation_DD)] += 1e-4
-        # On the diagonal of the inverse stands 1 / (1 - R²). To leave a number out is a step of Cholesky's
-        # decomposition of the inverse, and pivoting takes the largest of those that are left.
-        pivots_D = lapack.dpstrf(np.linalg.inv(correlation_DD))[1] - 1
         excess = max(len(x_D) - features, 0)
-        deviation_D[pivots_D[:excess]] = np.inf
+        deviation_D[_most_predictable_first(correlation_DD)[:excess]] = np.inf
         return Scale(_tensor(x_D), _tensor(deviation_D), origin)
 
     def fit(self, strength: float, dim: int, origin: str = "") -> Readout:
@@ -118,6 +115,15 @@ class Moments:
         readout = Readout(_tensor((weight_DT @ axes_TK).T), _tensor(bias_K), origin)
         readout.axes_TK = _tensor(axes_TK)
         return readout
+
+
+def _most_predictable_first(correlation_DD: Numbers) -> NDArray[np.integer]:
+    """Order numbers so that each is the one that those after it predict best.
+
+    On the diagonal of the inverse stands 1 / (1 - R²). To leave a number out is a step of Cholesky's
+    decomposition of the inverse, and pivoting takes the largest of those that are left.
+    """
+    return np.asarray(lapack.dpstrf(np.linalg.inv(correlation_DD))[1] - 1)
 
 
 def _tensor(array: Numbers) -> Tensor:

@@ -161,6 +161,15 @@ class PackedVectors:
 FixedVectors = Float | PackedVectors
 
 
+def _without_words(
+    table_rows: NDArray[np.integer], start: int, count: int
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return which rows are of ``count`` words from ``start`` on, and rows [U] in a table without these."""
+    is_left_out = (table_rows >= start) & (table_rows < start + count)
+    other_rows = np.where(table_rows < start, table_rows, table_rows - count)
+    return is_left_out, np.where(is_left_out, UNKNOWN_ROW, other_rows).astype(np.int64)
+
+
 class WordTable(nn.Module):
     """Vocabulary and word vectors, of size E = ``dim``, of a model.
 
@@ -232,11 +241,8 @@ class WordTable(nn.Module):
         if self.device_marker is not None:
             return torch.from_numpy(self.fixed_rows(table_rows)).to(self.device_marker)
         table: Tensor = self.tables[view]
-        # Rows of added words stand between those of the trained words and those of the buckets.
-        start, count = 1 + len(self.trained_vocabulary), self.added_word_count
-        is_added = (table_rows >= start) & (table_rows < start + count)
-        trained_rows = np.where(table_rows < start, table_rows, table_rows - count)
-        trained_rows = np.where(is_added, UNKNOWN_ROW, trained_rows).astype(np.int64)
+        start = 1 + len(self.trained_vocabulary)
+        is_added, trained_rows = _without_words(table_rows, start, self.added_word_count)
         values_UE = table[torch.from_numpy(trained_rows).to(table.device)]
         if self.expansion is not None:
             expansion_UE = self.expansion.rows(view, table_rows[is_added].astype(np.int64) - start)
@@ -246,15 +252,12 @@ class WordTable(nn.Module):
     def fixed_rows(self, table_rows: NDArray[np.integer]) -> Float:
         """Return the fixed vectors float32 [U, E] of rows [U], in the host's memory."""
         assert self.fixed_vectors is not None
-        # Row 0 is the unknown word, row 1 the first word of the vocabulary; the buckets come last.
         word_count = self.fixed_vectors.shape[0]
-        word_rows = np.clip(table_rows - 1, 0, word_count - 1)
-        values_UE: Float = np.asarray(self.fixed_vectors[word_rows], dtype=np.float32)
-        is_bucket = table_rows > word_count
-        is_unlisted = is_bucket | (table_rows == UNKNOWN_ROW)
-        if is_unlisted.any():
-            unlisted_rows = np.where(is_bucket, table_rows - word_count, 0)
-            values_UE[is_unlisted] = self._unlisted_vectors[unlisted_rows[is_unlisted]]
+        is_listed, unlisted_rows = _without_words(table_rows, 1, word_count)
+        places = np.clip(table_rows - 1, 0, word_count - 1)
+        values_UE: Float = np.asarray(self.fixed_vectors[places], dtype=np.float32)
+        if not is_listed.all():
+            values_UE[~is_listed] = self._unlisted_vectors[unlisted_rows[~is_listed]]
         return values_UE
 
     def __getstate__(self) -> dict[str, object]:

@@ -88,7 +88,7 @@ class TaskResult:
     """A prediction per row, in the file's order, by split (or subset of STS)."""
     gold: dict[str, list[float]] = field(default_factory=dict)
     """Classes or scores of the same rows."""
-    reading: str = ""
+    vector_label: str = ""
     """Which vectors were scored, of a model that has some for cosines and some for classifiers."""
     seconds: float = 0.0
     """Wall time without that of encoding."""

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiview.names.opened import OpenedEncoder, SingleEncoder, Tokens
+from multiview.names.opened import OpenedEncoder, SingleEncoder
 from multiview.names.sources import Source, find_source
 from multiview.names.store import VectorStore
 from multiview.pretrained import Encode, load_pretrained, report_in_one_line, silence_libraries
@@ -141,11 +141,10 @@ class Backbone:
         )
         return self.part
 
-    def vectors(self, unit: Unit, sentences: Sequence[Tokens]) -> Float:
-        """Return the columns of an opened row side by side, float32 [n, D]; missing vectors are computed."""
-        texts = self.part.fill(sentences)
-        places = [self.columns.index(column) for column in columns_of(unit)]
-        return np.concatenate([self.part.store.get(texts, place) for place in places], axis=1)
+    def encoder(self, unit: Unit) -> OpenedEncoder:
+        """Return the columns of an opened row side by side."""
+        columns = [self.columns.index(column) for column in columns_of(unit)]
+        return OpenedEncoder(parts=[self.part], columns=columns)
 
 
 class TransformerBackbone(Backbone):

@@ -1,4 +1,4 @@
-"""Analogies of words, phrases and sentences in one vector space (UNI: Li & Zhao 2021).
+"""Ask analogies of words, phrases and sentences in one vector space (UNI: Li & Zhao 2021).
 
     python -m studies.analogies MODEL [A+B ...]
     python -m studies.analogies --preset paper

@@ -236,7 +236,7 @@ def task_cells(
     identity = [STORAGE, SEED, limit, data_hashes(task)]
 
     def score(backbone: Backbone, unit: Unit, protocol: Protocol, folder: Path) -> Figures:
-        result = evaluate_task(partial(backbone.vectors, unit), task, protocol, SEED)
+        result = evaluate_task(backbone.encoder(unit), task, protocol, SEED)
         return {"score": headline(task.name, result.metrics), "dim": result.dim, "metrics": result.metrics}
 
     protocols = [protocol for protocol in protocols if not protocol.nhid or task.name not in NO_HIDDEN_LAYER]
@@ -262,7 +262,7 @@ def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
             raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
     backbones = run.open_all({spec: partial(open_backbone, spec) for spec in config.backbones})
     sources = run.open_all({spec: partial(find_source, spec) for spec in config.encoders})
-    backbones |= {f"{spec} {WHOLE_ENCODER}": Backbone(source.features) for spec, source in sources.items()}
+    backbones |= {f"{spec} {WHOLE_ENCODER}": Backbone(each.for_classifiers) for spec, each in sources.items()}
     names = distinct_names([backbone.name for backbone in backbones.values()], list(backbones))
     for name, backbone in zip(names, backbones.values(), strict=True):
         layers = list(backbone.layers)

@@ -152,7 +152,7 @@ def correlate(
     return 100 * spearman(similarity, np.asarray(gold, dtype=np.float64))
 
 
-def sentence_similarity(model: SentenceVectors, _: Path, *, task: TaskData, seed: int) -> Figures:
+def sentence_similarity(model: OpenedEncoder, _: Path, *, task: TaskData, seed: int) -> Figures:
     """Score STS12-16 by cosine; STS-B and SICK-R by SentEval's regression on frozen vectors and by cosine."""
     metrics = evaluate_task(model, task, get_protocol("default"), seed)
     if task.name not in RELATEDNESS_TASKS:

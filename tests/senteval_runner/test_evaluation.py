@@ -209,14 +209,14 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
     )
     dims = [[found["CR"].dim for found in (by_task, features, meaning)], scored(f"{name}+{name}")["CR"].dim]
     assert dims == [[4, 4, 3], 8]
-    names = [found["SICKRelatedness"].reading for found in (by_task, features, meaning)]
+    names = [found["SICKRelatedness"].vector_label for found in (by_task, features, meaning)]
     assert names == ["features, meaning (cosine)", "features", "meaning"]
-    assert by_task["CR"].reading == "features" and by_task["CR"].metrics == features["CR"].metrics
+    assert by_task["CR"].vector_label == "features" and by_task["CR"].metrics == features["CR"].metrics
     one, wide, read = (found["SICKRelatedness"].metrics for found in (by_task, features, meaning))
     assert one["pearson"] == wide["pearson"] != read["pearson"]
     assert one["cosine.spearman"] == read["cosine.spearman"] != wide["cosine.spearman"]
     assert len(list(cache.iterdir())) == 3  # the features of both names are encoded once
-    assert evaluate(model, "SICK-R", data, QUICK)["SICKRelatedness"].reading == names[0]
+    assert evaluate(model, "SICK-R", data, QUICK)["SICKRelatedness"].vector_label == names[0]
     for encoder in (open_model(name), model):
         np.testing.assert_allclose(
             MtebEncoder(encoder, "m").encode([{"text": ["a cat"]}]), model.encode(["a cat"])
@@ -226,7 +226,7 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
     with pytest.raises(EncoderError, match="never fitted"):
         scored(f"{tmp_path / 'plain'}?readout=meaning")
     asked = find_source(f"{name}?structure=0.3")
-    assert (asked.reading, asked.features.reading) == (
+    assert (asked.vector_label, asked.for_classifiers.vector_label) == (
         "meaning, structure 0.3",
         "features, structure 0.3",
     )

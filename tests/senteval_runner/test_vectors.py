@@ -9,7 +9,7 @@ import pytest
 from corpora.senteval.files import read_task
 from multiview.model import MultiViewEncoder
 from multiview.names import sources
-from multiview.names.sources import Reading
+from multiview.names.sources import BoundModel
 from parsing.trees.cache import TreeCache
 from senteval_runner import evaluate, vectors
 from senteval_runner.evaluation import read_tasks
@@ -51,8 +51,8 @@ def trees_of(folder: Path, data: Path, *tasks: str) -> EvaluationTrees:
     return EvaluationTrees(folder=folder, tasks=read_tasks(tasks, data).data)
 
 
-def reading_of(encoder: MultiViewEncoder, trees: EvaluationTrees):
-    return Reading(encoder, {}, trees.of(encoder))
+def bound(encoder: MultiViewEncoder, trees: EvaluationTrees):
+    return BoundModel(encoder, {}, trees.of(encoder))
 
 
 def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
@@ -60,33 +60,33 @@ def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
     folder = tmp_path / "trees"
 
     def run(*tasks: str):
-        return reading_of(model(seen), trees_of(folder, data, *tasks))
+        return bound(model(seen), trees_of(folder, data, *tasks))
 
     run("CR", "MPQA")  # MPQA is not there
     assert set(seen) == sentences(data, "CR") and len(seen) == 2 * len(set(seen))  # once per view
     seen.clear()
     run("CR")
     assert not seen  # another model, the same sentences
-    reading = run("CR", "MRPC", "WordContent")
+    encode = run("CR", "MRPC", "WordContent")
     assert set(seen) == sentences(data, "MRPC", "WordContent") - sentences(data, "CR")
     assert len(list(folder.glob("senteval-*/*/manifest.json"))) == 2
     everything = [list(s) for s in sorted(sentences(data, "CR", "MRPC", "WordContent"))]
     seen.clear()
-    np.testing.assert_allclose(reading(everything), model().encode(everything), atol=1e-6)
+    np.testing.assert_allclose(encode(everything), model().encode(everything), atol=1e-6)
     assert not seen
-    reading([["not", "there"]])
+    encode([["not", "there"]])
     assert seen == [("not", "there")] * 2  # on the fly
 
 
 def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
     wanted = trees_of(tmp_path, data, "CR")
-    reading_of(model(), wanted)
+    bound(model(), wanted)
     other, seen = ToyDependencyParser(), []
     other.identity = {**other.identity, "version": "2"}
-    reading_of(model(seen, dep=other), wanted)
+    bound(model(seen, dep=other), wanted)
     assert set(seen) == sentences(data, "CR")
     seen.clear()
-    reading_of(model(seen, views="dep,dep"), wanted)  # a cache of both views serves one of them
+    bound(model(seen, views="dep,dep"), wanted)  # a cache of both views serves one of them
     assert not seen and find_caches(tmp_path, {"dep": {"name": "nobody"}}) is None
 
 
@@ -118,11 +118,11 @@ def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) 
             return super().parse(batch)
 
     with pytest.raises(KeyboardInterrupt):
-        reading_of(model(dep=Killed()), wanted)
+        bound(model(dep=Killed()), wanted)
     kept = find_caches(folder, IDENTITIES)
     assert kept is not None and len(kept) >= 3 * 8
     seen: list[tuple[str, ...]] = []
-    reading_of(model(seen), wanted)
+    bound(model(seen), wanted)
     whole = find_caches(folder, IDENTITIES)
     all_of_them = sentences(data, "CR", "MRPC")
     assert len(set(seen)) == len(all_of_them) - len(kept)

@@ -55,8 +55,9 @@ def run(encoder: ViewEncoder, x: Tensor, batch: SimpleNamespace) -> list[Tensor]
     plan = encoder.plan(batch)
 
     def both(x: Tensor) -> tuple[Tensor, Tensor]:
-        h = encoder.forward_nodes(x, plan)
-        return encoder(x, plan), h
+        token = torch.arange(len(x))
+        h = encoder.forward_nodes(x, plan, token)
+        return encoder(x, plan, token), h
 
     return outputs_and_gradients(encoder, x, both)
 
@@ -206,10 +207,11 @@ def test_what_is_no_tree_is_refused(field: str, index: int, value: int) -> None:
 def test_bf16_autocast_keeps_float32_states_and_gradients(view: str) -> None:
     encoder, batch = build(view, "native", torch.float32, 16), SHAPES["random"]
     plan, x = encoder.plan(batch), words(batch, torch.float32).requires_grad_()
-    exact = encoder(x, plan)
+    token = torch.arange(len(x))
+    exact = encoder(x, plan, token)
     (exact_gradient,) = torch.autograd.grad(exact.square().sum(), x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = encoder(x, plan)
+        rough = encoder(x, plan, token)
         (rough_gradient,) = torch.autograd.grad(rough.square().sum(), x)
     assert rough.dtype == rough_gradient.dtype == torch.float32
     assert 0 < (rough - exact).abs().max() < 0.03

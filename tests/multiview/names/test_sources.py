@@ -94,8 +94,8 @@ def test_keys_are_of_the_content(workplace: Path, builtin: Path) -> None:
     assert len(keys) == 3
     write_cache(workplace / "other", odd_sentences(31))
     plain, *scaled = (find_source(f"bag:random{end}") for end in ("", "?scale=trees", "?scale=other"))
-    keys = {source.key for source in (plain, *scaled, *(source.features for source in scaled))}
-    assert len(keys) == 5 and plain.features is plain
+    keys = {source.key for source in (plain, *scaled, *(source.for_classifiers for source in scaled))}
+    assert len(keys) == 5 and plain.for_classifiers is plain
     assert find_source("bag:random?scale=./trees").key == scaled[0].key
 
 
@@ -159,11 +159,11 @@ def test_a_scale_is_that_of_a_text(
     flat = deviation <= 1e-6 * abs(text_vectors.mean(axis=0))
     factor = np.where(flat, 0, FEATURE_LENGTH / len(flat) ** 0.5 / np.where(flat, 1, deviation))
     expected = (raw(sentences) - text_vectors.mean(axis=0)) * factor
-    np.testing.assert_allclose(scaled.features(sentences), expected, atol=1e-5)
-    for same in (scaled(sentences), none.features(sentences)):
+    np.testing.assert_allclose(scaled.for_classifiers(sentences), expected, atol=1e-5)
+    for same in (scaled(sentences), none.for_classifiers(sentences)):
         np.testing.assert_allclose(same, raw(sentences), atol=1e-6)
-    np.testing.assert_allclose(scaled.features.encode(sentences[0]), expected[:1], atol=1e-5)
-    assert (scaled.reading, scaled.features.reading) == ("raw", "features")
+    np.testing.assert_allclose(scaled.for_classifiers.encode(sentences[0]), expected[:1], atol=1e-5)
+    assert (scaled.vector_label, scaled.for_classifiers.vector_label) == ("raw", "features")
 
 
 def test_a_models_own_scale(workplace: Path, builtin: Path) -> None:
@@ -179,17 +179,17 @@ def test_a_models_own_scale(workplace: Path, builtin: Path) -> None:
     blocks = np.split(raw, 4, axis=1)  # two members of two views
     scaled = np.hstack([(np.delete(np.hstack(blocks[:2]), 1, axis=1) - 1) / 2, *blocks[2:]])
     encoders = {end: open_model(f"own{end}") for end in ("", "?scale=none", "?scale=trees")}
-    features = {end: encoder.features(words) for end, encoder in encoders.items()}
+    features = {end: encoder.for_classifiers(words) for end, encoder in encoders.items()}
     np.testing.assert_allclose(features[""], scaled * FEATURE_LENGTH / scaled.shape[1] ** 0.5, atol=1e-6)
     np.testing.assert_allclose(features["?scale=none"], raw, atol=1e-6)
     assert features["?scale=trees"].shape == scaled.shape
-    assert [(one.reading, one.features.reading) for one in encoders.values()] == [
+    assert [(one.vector_label, one.for_classifiers.vector_label) for one in encoders.values()] == [
         ("raw", "features"),
         ("raw", "raw"),
         ("raw", "features"),
     ]
     np.testing.assert_allclose(encoders[""](words), raw, atol=1e-6)
-    assert len({one.features.identity[0] for one in encoders.values()}) == 3
+    assert len({one.for_classifiers.identity[0] for one in encoders.values()}) == 3
     columns = np.hstack([(blocks[1] - 1) / 2, blocks[3]])
-    one = open_model("own?views=1-seq").features(words)
+    one = open_model("own?views=1-seq").for_classifiers(words)
     np.testing.assert_allclose(one, columns * FEATURE_LENGTH / columns.shape[1] ** 0.5, atol=1e-6)

@@ -111,5 +111,5 @@ def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path) -> None:
     words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
     for spec, backbone in ((str(words), open_backbone(str(words))), (bert, Backbone(find_source(bert)))):
         backbone.open([(unit := ("whole", "own"))], None)
-        found = backbone.vectors(unit, SENTENCES)
+        found = backbone.encoder(unit)(SENTENCES)
         np.testing.assert_allclose(found, open_model(spec)(SENTENCES), atol=1e-6)
