@@ -37,6 +37,7 @@ from multiview.encoders.meaning import (
     check_share,
     check_structure_size,
     join_scales,
+    join_with_structure,
     normalize_rows,
     sample_spans,
 )
@@ -393,6 +394,11 @@ class MultiViewEncoder:
         output = structure_output(self.networks[0].words, self.structure_size)
         vectors: NDArray[np.float32] = self._encode(texts, None, output, BATCH, False).cpu().numpy()
         return vectors
+
+    def add_structure(self, vectors_ND: Tensor, texts: Iterable[str | Tokens], share: float) -> Tensor:
+        """Put the structure of texts beside vectors of theirs, [n, D + S]; λ is ``share``."""
+        structure_NS = torch.from_numpy(self.structure_vectors(texts)).to(vectors_ND)
+        return join_with_structure(vectors_ND, structure_NS, share)
 
     @with_torch_defaults()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:

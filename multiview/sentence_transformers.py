@@ -16,7 +16,6 @@ from corpora.sentences import read_sentences
 from multiview.encoders.meaning import check_share
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import report_in_one_line
-from multiview.structure import add_structure
 from runtime.cli import Share, config_from_json, config_to_json, configuration
 from runtime.device import pick_device
 from runtime.errors import MissingExtraError, UserError
@@ -144,7 +143,7 @@ class StructureModule(TextModule):
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
         """Return the vectors [B, D + S]; structure does not read the prompt."""
         meanings = self.model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False)
-        return add_structure(meanings, texts, self.source, self.structure)
+        return self.source.add_structure(meanings, texts, self.structure)
 
     def get_embedding_dimension(self) -> int:
         """Return D + S, the size of a vector."""

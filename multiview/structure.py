@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from corpora.sentences import read_sentences
-from multiview.encoders.meaning import check_share, join_with_structure
+from multiview.encoders.meaning import check_share
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import check_encoder, check_vectors
 from runtime.errors import UserError
@@ -52,7 +52,7 @@ class WithStructure:
             return self.encode(["."], **options)[:0]
         output = self.model.encode(texts, **options)
         meanings = torch.from_numpy(check_vectors(output, texts, type(self.model).__name__)[0])
-        vectors = add_structure(meanings, texts, self.source, self.structure)
+        vectors = self.source.add_structure(meanings, texts, self.structure)
         if isinstance(sentences, str):
             vectors = vectors[0]
         if options.get("convert_to_tensor"):
@@ -64,14 +64,6 @@ class WithStructure:
     def get_sentence_embedding_dimension(self) -> int:
         """Return D + S, the size of a vector."""
         return int(self.model.get_sentence_embedding_dimension()) + self.source.structure_size
-
-
-def add_structure(
-    vectors_ND: torch.Tensor, texts: Sequence[Any], source: MultiViewEncoder, share: float
-) -> torch.Tensor:
-    """Put the structure of texts, as ``source`` reads them, beside their vectors: [n, D + S]."""
-    structures_NS = torch.from_numpy(source.structure_vectors(texts)).to(vectors_ND)
-    return join_with_structure(vectors_ND, structures_NS, share)
 
 
 def with_structure(
