@@ -14,7 +14,8 @@ def find_parser(kind: str, spec: str) -> Path | None:
 
     Raises UserError for a parser that does not exist.
     """
-    path = BUILTIN[kind] if spec == "builtin" else path_of(spec, f"{kind} parser")
+    given_path = path_of(spec, f"{kind} parser")
+    path = BUILTIN[kind] if spec == "builtin" else given_path
     if path.is_dir() and not (kind == "const" and (path / "benepar_model.bin").exists()):
         return path
     if kind == "dep":
