@@ -88,10 +88,9 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
     sentences = [encoder.reader.tokens(sentence) for sentence in (A, B)]
     batch, dummy = encoder.reader.parse(sentences, {"dep", "const"}), encoder.reader.inventories().dummy_label
     for nodes in nodes_of(batch, chosen_views(encoder.networks, ["dep", "const"])):
-        for row, sentence in enumerate(
-            encoder.encode([A, B], views=[nodes.name])
-        ):  # the root's is one of them
-            assert np.abs(nodes.states[row] - sentence).max(axis=1).min() < 1e-5
+        vectors = encoder.encode([A, B], views=[nodes.name])
+        for states, vector in zip(nodes.states, vectors, strict=True):  # the root's is one of them
+            assert np.abs(states - vector).max(axis=1).min() < 1e-5
         sides = []
         for row in range(2):
             cover_NW, named_N = covers_of(batch, row, nodes.tree, dummy)
@@ -100,9 +99,8 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
         matches = [match for match in explanation.matches if match.view == nodes.name]
         assert matches
         for match in matches:
-            vectors = [side[part.positions] for side, part in zip(sides, (match.a, match.b), strict=True)]
-            cosine = np.dot(*vectors) / np.linalg.norm(vectors[0]) / np.linalg.norm(vectors[1])
-            assert match.cosine == pytest.approx(cosine, abs=1e-5)
+            one, other = (side[part.positions] for side, part in zip(sides, (match.a, match.b), strict=True))
+            assert match.cosine == pytest.approx(float(encoder.similarity(one, other)), abs=1e-5)
 
 
 def test_it_starts_with_the_cosine_of_the_vectors_then_its_parts(packaged_encoder: MultiViewEncoder) -> None:

@@ -17,7 +17,7 @@ from multiview.train import main
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
 from runtime.errors import UserError
-from tests.fixtures.trees import TINY, changed, write_vectors
+from tests.fixtures.trees import TINY, changed
 from tests.multiview.test_model import load
 
 OWN = ("shout", "length")
@@ -103,7 +103,7 @@ def test_an_untrained_view_is_saved_and_encodes_the_same(views: str, toy_trees: 
         "const,seq,bag,length,spelling,roles,order,bag",
     ],
 )
-def test_a_view_encodes_what_it_was_trained_as(views, words, toy_trees, tmp_path, fixed_vectors: str) -> None:
+def test_a_view_encodes_what_it_was_trained_as(views, words, toy_trees, tmp_path, toy_glove: Path) -> None:
     """What a step encodes of a sentence is what the saved model gives of it."""
     config = changed(
         TINY,
@@ -112,7 +112,7 @@ def test_a_view_encodes_what_it_was_trained_as(views, words, toy_trees, tmp_path
         name="m",
         views=views,
         words=words,
-        vectors=fixed_vectors if words == "fixed" else "none",
+        vectors=toy_glove.name if words == "fixed" else "none",
         loop={"max_steps": 2, "validation": 0, "micro_batch": 7},
     )
     assert main(config) == 0
@@ -129,14 +129,6 @@ def test_a_view_encodes_what_it_was_trained_as(views, words, toy_trees, tmp_path
         parts = [trainer.network.encode(batch.tokens, batch.plans, leaves) for batch in segment.micro_batches]
     features = torch.cat([torch.cat(list(view)) for view in zip(*parts, strict=True)], dim=1)
     np.testing.assert_allclose(encoder.encode(None, trees=cache)[slice(*span)], features, atol=1e-5)
-
-
-@pytest.fixture(scope="module")
-def fixed_vectors(tmp_path_factory: pytest.TempPathFactory) -> str:
-    words = ("the", "cat", "mouse", "prices", "she", "rocket", "rice", "and")
-    vectors = np.random.default_rng(0).normal(size=(8, 6)).round(3)
-    path = tmp_path_factory.mktemp("vectors") / "v.txt"
-    return str(write_vectors(path, dict(zip(words, vectors, strict=True))))
 
 
 @pytest.mark.parametrize("weightless", [False, True])

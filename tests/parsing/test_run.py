@@ -21,7 +21,7 @@ TEXT = (
 )
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parsing.text_parser.load", load_toys)
 
@@ -35,7 +35,6 @@ def config_of(tmp_path: Path, **options) -> ParseConfig:
     )
 
 
-@pytest.mark.usefixtures("toys")
 def test_a_text_file_becomes_a_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(config_of(tmp_path))
     out = capsys.readouterr().out
@@ -51,7 +50,6 @@ def test_a_text_file_becomes_a_cache(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "everything was there already" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("toys")
 @pytest.mark.parametrize("source", ["-", "pipe"])
 def test_a_stream_is_parsed_like_a_file(source: str, tmp_path: Path, monkeypatch, refusal) -> None:
     monkeypatch.chdir(tmp_path)
@@ -69,7 +67,6 @@ def test_a_stream_is_parsed_like_a_file(source: str, tmp_path: Path, monkeypatch
     assert "holds no sentences" in refusal(cli, "-", "--dry-run")
 
 
-@pytest.mark.usefixtures("toys")
 def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(costs, "SAMPLE", 5)
     main(config_of(tmp_path, dry_run=True))
@@ -110,7 +107,6 @@ def test_no_worker_starts_for_what_is_refused(tmp_path: Path, monkeypatch, refus
         assert message in refusal(cli, *words)
 
 
-@pytest.mark.usefixtures("toys")
 def test_the_papers_preset_parses_with_both_checkpoints(tmp_path: Path, capsys, refusal) -> None:
     (tmp_path / "webbase_all").mkdir()
     tagged = "A_DT cat_NN sat_VBD ._. It_PRP slept_VBD ._.\n"

@@ -57,13 +57,9 @@ def slow(glove: Path) -> list[np.ndarray]:
     p = {word: count / total for word, count in counts.items()}
 
     def mean(words: list[str]) -> np.ndarray:
-        table_words = [word if word in table else word.lower() for word in words]
-        table_words = [word for word in table_words if word in table]
-        if not table_words:
-            return np.zeros(7)
-        rows = np.array([table[word] for word in table_words])
-        weights = [1e-3 / (1e-3 + p.get(word, min(p.values()))) for word in table_words]
-        return sum(weight * row for weight, row in zip(weights, rows, strict=True)) / len(rows)
+        known = [word if word in table else word.lower() for word in words if {word, word.lower()} & {*table}]
+        weighted = [1e-3 / (1e-3 + p.get(word, min(p.values()))) * table[word] for word in known]
+        return np.mean(weighted, axis=0) if known else np.zeros(7)
 
     training = np.array([mean(words) for words in SENTENCES])
     direction = np.linalg.eigh(training.T @ training)[1][:, -1]

@@ -1,7 +1,5 @@
 """The objective and its further terms against plain loops over sentences, in float64."""
 
-import math
-import operator
 from dataclasses import replace
 
 import numpy as np
@@ -71,17 +69,13 @@ def test_the_distance_from_a_teacher_equals_the_loops() -> None:
     targets = neighbour_targets(positions, "document")
     loss, sums = objective(features, targets, teacher_BK=teacher)
     assert objective.to_teacher is not None
-    weight, bias = objective.to_teacher.weight.tolist(), objective.to_teacher.bias.tolist()
-    distance = 0.0
-    for anchor in (a.anchor for a in surroundings(positions, "document")):
-        joined = [*features[0][anchor].tolist(), *features[1][anchor].tolist()]
-        student = [sum(map(operator.mul, row, joined)) + b for row, b in zip(weight, bias, strict=True)]
-        target = teacher[anchor].tolist()
-        dot, lengths = sum(map(operator.mul, student, target)), math.hypot(*student) * math.hypot(*target)
-        distance += 1 - dot / lengths
-    assert sums[2].item() == pytest.approx(distance, abs=1e-10)
+    distance = torch.zeros((), dtype=torch.float64)
+    for around in surroundings(positions, "document"):
+        student = objective.to_teacher(torch.cat([view[around.anchor] for view in features]))
+        distance += 1 - torch.cosine_similarity(student, teacher[around.anchor], dim=0)
+    assert sums[2].item() == pytest.approx(distance.item(), abs=1e-10)
     plain, _ = Objective(["dep", "const"], 4, config)(features, targets)
-    assert loss.item() == pytest.approx(plain.item() + 0.5 * distance, abs=1e-10)
+    assert loss.item() == pytest.approx(plain.item() + 0.5 * distance.item(), abs=1e-10)
     assert objective.metrics == ["loss", "loss/0-dep,1-const", "loss/teacher", "accuracy@1/0-dep,1-const"]
 
 

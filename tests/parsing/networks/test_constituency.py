@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from benepar.decode_chart import ChartDecoder, SpanClassificationMarginLoss
+from benepar.decode_chart import ChartDecoder, SpanClassificationMarginLoss, get_labeled_spans
 from benepar.integrations.nltk_plugin import InputSentence
 
 from parsing.convert import cli as convert
@@ -127,13 +127,9 @@ def test_a_parse_is_benepars_tree() -> None:
         words = InputSentence(words=tokens, space_after=[True] * len(tokens), escaped_words=tokens)
         (tree,) = model.parse([words])
         assert [tag for _, tag in tree.pos()] == [TAGS[i] for i in parse.tags]
-        leaves = [tree.leaf_treeposition(i) for i in range(len(tokens))]
-        spans = {(0, len(tokens))}
-        for place in tree.treepositions():
-            if not isinstance(tree[place], str) and tree[place].height() > 2:
-                covered = [i for i, leaf in enumerate(leaves) if leaf[: len(place)] == place]
-                spans.add((covered[0], covered[-1] + 1))
-        assert set(zip(parse.starts.tolist(), parse.ends.tolist(), strict=True)) == spans
+        labelled = zip(parse.starts.tolist(), parse.ends.tolist(), parse.labels.tolist(), strict=True)
+        spans = {(start, end, LABELS[label]) for start, end, label in labelled} - {(0, len(tokens), "")}
+        assert spans == {(start, end + 1, label) for start, end, label in get_labeled_spans(tree)}
 
 
 @pytest.mark.parametrize("changes", [{}, {"predict_tags": False}, {"force_root_constituent": False}])
