@@ -19,7 +19,7 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -48,14 +48,17 @@ def main(config: TrainConfig) -> int:
     Where the paper's data are missing, a dry run estimates its training from a sample before it is refused.
     """
     problems = " | ".join(collect_refusals(lambda: find_trees(config.trees), config.check))
-    if problems and not (config.dry_run and config.preset == "paper"):
-        raise UserError(problems)
     if problems:
-        config = dataclasses.replace(
-            config, words="trained", table=dataclasses.replace(config.table, expand=0)
-        )
-        config.check()
+        if config.dry_run and config.preset == "paper":
+            estimate_on_sample(config, problems)
+        raise UserError(problems)
+    with join_processes(config) as (config, distributed):
+        return train(config, distributed)
 
+
+@contextlib.contextmanager
+def join_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, DistributedContext]]:
+    """Join the processes of torchrun; yield the configuration with as many segments a step, or a multiple."""
     from multiview.encoders.registry import trained_views
     from multiview.training.gradient import DistributedContext
 
@@ -69,11 +72,7 @@ def main(config: TrainConfig) -> int:
             raise UserError(f"--loop.segments {segments}: must be a multiple of the {processes} processes")
         if processes > 1 and not segments:
             config = dataclasses.replace(config, loop=dataclasses.replace(config.loop, segments=processes))
-        if not problems:
-            return train(config, distributed)
-        print(problems, "What it would cost is estimated from a sample.", sep="\n", flush=True)
-        estimate_on_sample(config, distributed)
-        raise UserError(problems)
+        yield config, distributed
 
 
 def train(config: TrainConfig, distributed: DistributedContext) -> int:
@@ -142,27 +141,31 @@ def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
     print(f"state      {trainer.end_reason or 'interrupted; the same command resumes'}")
     print(f"words      {trainer.network.words.origin or 'trained from nothing'}")
     print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
-    for label, finding in trainer.verdict(position.best):
+    for label, finding in trainer.card.verdict(position.extra.get("untrained", {}), position.best):
         logging.getLogger(LOGGER).info("%-10s %s", label, finding)  # to the terminal and log.txt
 
 
-def estimate_on_sample(config: TrainConfig, distributed: DistributedContext) -> None:
-    """Print what the paper's data would cost here: a sample of books is parsed, and trained on."""
+def estimate_on_sample(config: TrainConfig, problems: str) -> None:
+    """Print what the paper's training would cost here: a sample of books is parsed, and trained on."""
     from corpora.registry import open_corpus
     from multiview.training.trainer import Trainer
     from parsing.pipeline.driver import Pool, run_corpus
     from parsing.text_parser import load
     from parsing.trees.cache import TreeCache
 
-    workers = available_cores()
-    parsing = paper_cost(workers)
-    facts = {
-        "sample": f"{SAMPLE:,} sentences of books, for {PAPER_SENTENCES:,}; one of two models",
-        "parsing": f"{parsing.seconds(PAPER_SENTENCES)} by {workers} workers, "
-        f"{parsing.facts['memory']}, with the builtin parsers (BERT's take longer)",
-        "trees": f"{parsing.facts['disk']} on disk",
-    }
-    with tempfile.TemporaryDirectory() as folder:
+    table = dataclasses.replace(config.table, expand=0)
+    config = dataclasses.replace(config, words="trained", table=table)
+    config.check()
+    with join_processes(config) as (config, distributed), tempfile.TemporaryDirectory() as folder:
+        print(problems, "What it would cost is estimated from a sample.", sep="\n", flush=True)
+        workers = available_cores()
+        parsing = paper_cost(workers)
+        facts = {
+            "sample": f"{SAMPLE:,} sentences of books, for {PAPER_SENTENCES:,}; one of two models",
+            "parsing": f"{parsing.seconds(PAPER_SENTENCES)} by {workers} workers, "
+            f"{parsing.facts['memory']}, with the builtin parsers (BERT's take longer)",
+            "trees": f"{parsing.facts['disk']} on disk",
+        }
         run_corpus(open_corpus("books", limit=SAMPLE), Path(folder), Pool(load))
         dry_run(config, Trainer(config, TreeCache.open(folder), distributed), facts)
 

@@ -1,4 +1,4 @@
-"""The parsers as a spaCy component.
+"""Makes the parsers a spaCy component.
 
 An example is in docs/parsing-alone.md. Sentences that an earlier component found are kept; otherwise spaCy's
 sentencizer splits the text. Tokens of white space or of characters without width, which parsers cannot take,

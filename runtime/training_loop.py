@@ -110,12 +110,9 @@ class Loop(Generic[AnyBatch]):
             task.position = Position(**checkpoint.state["position"])
             task.load(checkpoint)
         schedule.set_end(task)
-        self._signal = 0
-
-    @property
-    def position(self) -> Position:
+        self.position = task.position
         """How far the run is."""
-        return self.task.position
+        self._signal = 0
 
     @property
     def history(self) -> list[Row]:

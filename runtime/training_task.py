@@ -160,8 +160,9 @@ class Position:
 class Task(ABC, Generic[AnyBatch]):
     """A network that is trained, with an optimiser of torch's Adam family.
 
-    A subclass has the four abstract methods. It overrides others for gradient caching, metrics that stay on
-    the device, reading ahead, averaged weights, or another choice of the best model.
+    A subclass has the three abstract methods, and either :meth:`loss` or a :meth:`step` of its own, with
+    which go :meth:`take_metrics`, :meth:`optimiser_state` and :meth:`load`. It overrides others for reading
+    ahead, averaged weights, or another choice of the best model.
 
     ``metric`` is the score that is largest for the best weights; without one the newest are the best.
     ``clip`` is the largest norm of the gradient; 0 is no limit. torch is seeded before each step from
@@ -187,9 +188,9 @@ class Task(ABC, Generic[AnyBatch]):
     def batches(self, epoch: int) -> Sequence[AnyBatch]:
         """Return the batches of an epoch, from its number alone, fast: the loop first counts all epochs'."""
 
-    @abstractmethod
     def loss(self, batch: Any) -> Tensor:
-        """Return the mean loss of a batch, a scalar with a gradient."""
+        """Return the mean loss of a batch, a scalar with a gradient; :meth:`step` alone asks for it."""
+        raise NotImplementedError
 
     @abstractmethod
     def learning_rate(self, position: Position) -> float:

@@ -148,36 +148,40 @@ def plan_words(batch: Batch) -> Plan:
 
 
 def plan_const(batch: Batch) -> TreePlan:
-    """Schedule the batch's constituency trees; what is no binary tree is a ValueError.
-
-    Nodes are numbered here as all words of the batch, then all internal nodes; a sentence has n and n - 1 of
-    them. In a batch of two sentences, of 2 and 3 words, the words are 0 to 4 and the internal nodes 5 to 7.
-    What the second sentence calls its words 0, 1, 2 and its internal nodes 3, 4 are here 2, 3, 4 and 6, 7.
-    """
+    """Schedule the batch's constituency trees; what is no binary tree is a ValueError."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths, sentence_B = np.diff(offsets), np.arange(len(offsets) - 1)
     tokens = int(offsets[-1])
-    internal = tokens - len(sentence_B)
     sentence_T, sentence_I = np.repeat(sentence_B, lengths), np.repeat(sentence_B, lengths - 1)
-    first_I1, words_I1 = offsets[sentence_I, None], lengths[sentence_I, None]
     height_N = np.append(np.zeros(tokens, dtype=np.int32), np.array(batch.const_height, dtype=np.int32))
-    child_I2 = np.stack([batch.left, batch.right], axis=1).astype(np.int64)
-    is_outside_I2 = (child_I2 < 0) | (child_I2 >= 2 * words_I1 - 1)
-    # Sentence b with words from `first` on: its word k is first + k in the batch, its internal node n + k is
-    # tokens + (first - b) + k, since each sentence before it has one internal node less than words.
-    internal_shift_I1 = tokens - sentence_I[:, None] - words_I1
-    child_I2 += first_I1 + np.where(child_I2 >= words_I1, internal_shift_I1, 0)
-    root_B = np.where(lengths == 1, offsets[:-1], tokens + offsets[1:] - sentence_B - 2)
+    own_child_I2 = np.stack([batch.left, batch.right], axis=1).astype(np.int64)
+    is_outside_I2 = (own_child_I2 < 0) | (own_child_I2 >= 2 * lengths[sentence_I, None] - 1)
+    root_B = _batch_numbers(2 * lengths - 2, sentence_B, offsets)
+    child_I2 = _batch_numbers(own_child_I2, sentence_I[:, None], offsets)
     # A child outside its sentence becomes the root, which no node may have as a child.
     child_I2 = np.where(is_outside_I2, root_B[sentence_I, None], child_I2)
     _check_binary(child_I2, root_B, height_N, np.append(sentence_T, sentence_I))
     # In sentence order, a sentence's words come before its internal nodes.
-    place_N = np.arange(tokens + internal)
+    place_N = np.arange(len(height_N))
     place_N[:tokens] += (offsets[:-1] - sentence_B)[sentence_T]
     place_N[tokens:] += offsets[sentence_I + 1] - tokens
-    parent_E = np.repeat(np.arange(tokens, tokens + internal), 2)
+    parent_E = np.repeat(np.arange(tokens, len(height_N)), 2)
     node_offsets = 2 * offsets - np.arange(len(offsets))
     return _tree_plan(height_N, child_I2.ravel(), parent_E, root_B, place_N, node_offsets)
+
+
+def _batch_numbers(node: IntArray, sentence: IntArray, offsets: IntArray) -> IntArray:
+    """Return the numbers in the batch of nodes that are numbered within their sentences.
+
+    A sentence numbers its n words, then its n - 1 internal nodes; the batch all words, then all internal
+    nodes. Sentence b with words from ``first`` on: its word k is first + k in the batch, its internal node
+    n + k is tokens + (first - b) + k, since each sentence before it has one internal node less than words.
+
+    >>> _batch_numbers(np.arange(5), np.array(1), np.array([0, 2, 5]))  # the second, after one of 2 words
+    array([2, 3, 4, 6, 7])
+    """
+    words, tokens = np.diff(offsets)[sentence], offsets[-1]
+    return node + offsets[sentence] + np.where(node >= words, tokens - sentence - words, 0)
 
 
 def _check_binary(child_I2: IntArray, root_B: IntArray, height_N: IntArray, sentence_N: IntArray) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -325,23 +325,28 @@ def _empty_network(record: ModelRecord, words: WordTable) -> ViewStack:
 def _load_words(
     folder: Path, record: ModelRecord, weights: dict[str, Tensor], fixed_vectors: PackedVectors | None
 ) -> WordTable:
-    """Return the model's words, after comparing all sizes: a config.json may ask for any amount of memory."""
-    config_path = folder / "config.json"
+    """Return the model's words, with room for their weights, of which ``weights`` has the sizes."""
     tables = 1 + max(table_indices(record.views))
     try:
         with build_without_weights():
             words = WordTable.load(folder, record.words, tables=tables, fixed_vectors=fixed_vectors)
             expected_weights = _empty_network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:
-        raise UserError(f"{config_path}: sizes out of range ({str(error).splitlines()[0]})") from None
-    for name in sorted(expected_weights.keys() | weights.keys()):
-        expected, stored = (
-            f"{list(tensors[name].shape)} of {tensors[name].dtype}" if name in tensors else "nothing"
-            for tensors in (expected_weights, weights)
-        )
-        if expected != stored:
-            raise UserError(f"{config_path}: asks for {name} {expected}, {WEIGHTS} has {stored}")
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{folder / 'config.json'}: sizes out of range ({reason})") from None
+    _check_sizes(folder / "config.json", expected_weights, weights)
     # Module.to_empty would import sympy.
     empty = functools.partial(torch.empty, device="cpu")
     words._apply(lambda weight: empty(weight.shape, dtype=weight.dtype))  # type: ignore[no-untyped-call]
     return words
+
+
+def _check_sizes(path: Path, expected: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+    """Refuse a config.json, which may ask for any amount of memory, unless the weights are of its sizes."""
+    for name in sorted(expected.keys() | stored.keys()):
+        expected_size, stored_size = (
+            f"{list(weights[name].shape)} of {weights[name].dtype}" if name in weights else "nothing"
+            for weights in (expected, stored)
+        )
+        if expected_size != stored_size:
+            raise UserError(f"{path}: asks for {name} {expected_size}, {WEIGHTS} has {stored_size}")

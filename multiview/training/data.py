@@ -238,9 +238,8 @@ class StepSource:
         own_spans = spans[rank::world]
         parts_of_segments = [self._read(*span, epoch) for span in own_spans]
         all_rows = [rows_N for parts in parts_of_segments for part in parts for rows_N in part.rows_of_views]
-        distinct_rows, inverse = np.unique(np.concatenate(all_rows), return_inverse=True)
+        distinct_rows = np.unique(np.concatenate(all_rows))
         rows = distinct_rows.astype(np.int64)
-        tokens = iter(torch.from_numpy(inverse).split([len(rows_N) for rows_N in all_rows]))
         encoders_by_name = {encoder.name: encoder for encoder in self.encoders}
         segments = []
         for span, parts in zip(own_spans, parts_of_segments, strict=True):
@@ -250,7 +249,8 @@ class StepSource:
                 plans_by_name = {name: encoder.plan(batch) for name, encoder in encoders_by_name.items()}
                 plans = [plans_by_name[encoder.name] for encoder in self.encoders]
                 offsets = torch.from_numpy(np.array(batch.sentence_offsets, dtype=np.int64))
-                micro_batches.append(MicroBatch([next(tokens) for _ in rows_of_views], plans, offsets))
+                tokens = [np.searchsorted(distinct_rows, rows_N) for rows_N in rows_of_views]
+                micro_batches.append(MicroBatch(list(map(torch.from_numpy, tokens)), plans, offsets))
             # A sentence that finds itself must not be told that its copies are others.
             contents = _number_contents([part.batch for part in parts]) if self.finds_itself else None
             teacher = None if self.teacher is None else torch.from_numpy(np.array(self.teacher[slice(*span)]))

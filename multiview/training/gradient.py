@@ -195,7 +195,7 @@ def _gradient(leaf: Tensor) -> Tensor:
 
 
 class Optimiser:
-    """Adam on a network's dense parameters and word tables."""
+    """Applies Adam to a network's dense parameters and word tables."""
 
     def __init__(self, network: MultiViewNetwork, *, table_rate: float, table_update: str) -> None:
         self.tables, self.table_rate = list(network.words.tables), table_rate

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import cosine_similarity, normalize
 
 from multiview.config import Boundary, Denominator, ObjectiveConfig
 from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
@@ -50,9 +50,6 @@ class Positions:
     """False for flagged sentences, which are neither anchor nor candidate."""
     content: NDArray[np.int64] | None = None
     """A number that sentences of the same words share; None where duplicates count as different sentences."""
-
-    def __len__(self) -> int:
-        return len(self.sentence)
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ def best_is_positive(score_AB: Tensor, targets: Targets) -> Tensor:
 def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
     """Return how often the nearest of a block of 400 sentences is a neighbour in the document: a fraction."""
     hits = anchors = 0
-    for start in range(0, len(positions), BLOCK_SENTENCES):
+    for start in range(0, len(positions.sentence), BLOCK_SENTENCES):
         part = slice(start, start + BLOCK_SENTENCES)
         block = Positions(positions.sentence[part], positions.document[part], positions.usable[part])
         targets = neighbour_targets(block, "document")
@@ -155,10 +152,10 @@ class Objective(nn.Module):
         super().__init__()
         self.config = config
         self.pairs = list(itertools.combinations(range(len(views)), 2))
-        self.terms = {"same": config.same} if config.same else {}
+        self.term_weights = {"same": config.same} if config.same else {}
         """Weight of each further term."""
         if teacher_dim:
-            self.terms["teacher"] = TEACHER_WEIGHT
+            self.term_weights["teacher"] = TEACHER_WEIGHT
         self.bilinear = nn.ParameterList()
         if config.score == "bilinear":
             weights = (nn.init.xavier_uniform_(torch.empty(dim, dim)) for _ in self.pairs)
@@ -167,7 +164,7 @@ class Objective(nn.Module):
         """Maps the views side by side onto the teacher's vectors."""
         names = [f"{position}-{view}" for position, view in enumerate(views)]  # views may repeat
         pair_names = [",".join(pair) for pair in itertools.combinations(names, 2)]
-        losses = [f"loss/{name}" for name in (*pair_names, *self.terms)]
+        losses = [f"loss/{name}" for name in (*pair_names, *self.term_weights)]
         self.metrics = ["loss", *losses, *(f"accuracy@1/{name}" for name in pair_names)]
         """The loss, that of each pair and of each term without its weight, and how often the best candidate
         is a neighbour."""
@@ -178,12 +175,13 @@ class Objective(nn.Module):
         """Return the loss of a batch, and the numbers that ``metrics`` names, float64: sums over its anchors.
 
         The loss, with gradient, is the mean over pairs of views and directions, plus the terms by their
-        weights. Features are [B, D] for each view, of any floating type; targets are on their device. Scores
-        are computed in at least float32. Nothing waits for the device.
+        weights; the teacher's is 1 − cosine of its vector and the one predicted from the views. Features are
+        [B, D] for each view, of any floating type; targets are on their device. Scores are computed in at
+        least float32. Nothing waits for the device.
         """
         views = [view_BD if view_BD.dtype == torch.float64 else view_BD.float() for view_BD in features]
         anchors = [view_BD[targets.anchor] for view_BD in views]
-        needs_cosines = self.config.score == "cosine" or "same" in self.terms
+        needs_cosines = self.config.score == "cosine" or "same" in self.term_weights
         units = [normalize(view_BD, dim=1) for view_BD in views] if needs_cosines else []
         same_targets = replace(targets, positive=targets.itself)
         pair_losses, pair_hits, same_losses = [], [], []
@@ -193,7 +191,7 @@ class Objective(nn.Module):
             for i, j in ways:
                 if needs_cosines:
                     cosine_AB = units[i][targets.anchor] @ units[j].T / TEMPERATURE
-                if "same" in self.terms:
+                if "same" in self.term_weights:
                     same_losses.append(contrastive_losses(cosine_AB, same_targets, "all").sum())
                 if self.config.score == "cosine":
                     score_AB = cosine_AB
@@ -203,21 +201,16 @@ class Objective(nn.Module):
                 hits.append(best_is_positive(score_AB.detach(), targets).sum())
             pair_losses.append(torch.stack(losses).mean())
             pair_hits.append(torch.stack(hits).double().mean())
-        terms = {"same": torch.stack(same_losses).mean()} if same_losses else {}
-        if teacher_BK is not None:
-            terms["teacher"] = self._teacher_loss(torch.cat(anchors, dim=1), teacher_BK, targets)
+        term_losses = {"same": torch.stack(same_losses).mean()} if same_losses else {}
+        if teacher_BK is not None and self.to_teacher is not None:
+            prediction_AK = self.to_teacher(torch.cat(anchors, dim=1))
+            teacher_AK = teacher_BK.to(prediction_AK)[targets.anchor]
+            term_losses["teacher"] = (1 - cosine_similarity(prediction_AK, teacher_AK)).sum()
         loss = sum(pair_losses, views[0].new_zeros(())) / len(self.pairs)
-        for name, weight in self.terms.items():
-            loss = loss + weight * terms[name]
-        values = (loss, *pair_losses, *(terms[name] for name in self.terms), *pair_hits)
+        for name, weight in self.term_weights.items():
+            loss = loss + weight * term_losses[name]
+        values = (loss, *pair_losses, *(term_losses[name] for name in self.term_weights), *pair_hits)
         return loss, torch.stack([value.detach().double() for value in values])
-
-    def _teacher_loss(self, views_AD: Tensor, teacher_BK: Tensor, targets: Targets) -> Tensor:
-        """Sum 1 − cosine of the teacher's vector and the one predicted from the views, over the anchors."""
-        assert self.to_teacher is not None
-        prediction_AK = self.to_teacher(views_AD)
-        teacher_AK = teacher_BK.to(prediction_AK)[targets.anchor]
-        return (1 - nn.functional.cosine_similarity(prediction_AK, teacher_AK)).sum()
 
     def _products(self, anchor_AD: Tensor, view_BD: Tensor, pair: int, *, transposed: bool) -> Tensor:
         """Score each anchor with each candidate, [A, B]: by the dot product, or with W of a pair of views."""

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from multiview.config import TrainConfig, decisive_options, options_of
+from multiview.config import LoopConfig, TrainConfig, decisive_options, options_of
 from multiview.encoders.meaning import Scale, Span, sample_spans
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.card import Card
@@ -81,54 +81,23 @@ class Trainer(Task[Job]):
     def __init__(
         self, config: TrainConfig, cache: TreeCache, distributed: DistributedContext | None = None
     ) -> None:
-        """Take the configuration apart, whatever its length: nothing behind this keeps it."""
-        loop, objective, table = config.loop, config.objective, config.table
-        self.cache = cache
+        loop, table = config.loop, config.table
+        self.cache, self.folder, self.card = cache, config.folder, Card(config, cache)
         self.distributed = distributed or DistributedContext()
-        self.folder = config.folder
         self.device = pick_device(config.device, self.distributed.local_rank)
-        teacher = None if objective.teacher is None else open_teacher(objective.teacher, cache)
-        teacher_dim = 0 if teacher is None else teacher.shape[1]
-        words = new_table(config, cache, len(trained_views(config.view_list)))
-        torch.manual_seed(config.seed)
-        self.network = MultiViewNetwork(config.view_list, words, config.encoder, objective, teacher_dim)
-        self.card = Card(config, cache)
+        self.network, self.source = _new_network_and_source(config, cache)
         self.options = config_to_json(config)
         """Every option as JSON, for the model's record."""
         content = str(cache.identity.get("content_sha256", ""))
         self.identity = {**decisive_options(options_of(config)), "content of --trees": content}
         """Options and text that a resumed run must have in common with the one before."""
-        self.source = StepSource(
-            cache,
-            self.network,
-            boundary=objective.boundary,
-            finds_itself=objective.same > 0,
-            micro_batch=loop.micro_batch,
-            dropout=config.table.dropout,
-            seed=config.seed,
-            teacher=teacher,
-        )
         self.split = Split.of(self.source.documents, loop.validation, loop.batch)
         self.validation_set = ValidationSet(self.source, self.split.validation, loop.batch)
         self.network.to(self.device)
         self.updates = Optimiser(self.network, table_rate=table.rate, table_update=table.update)
         super().__init__(self.network, self.updates.adam)
         self.batch, self.seed, self.segments_per_step = loop.batch, config.seed, loop.segments or 1
-        self.schedule = Schedule(
-            epochs=loop.epochs,
-            max_steps=loop.max_steps,
-            max_minutes=loop.max_minutes,
-            evaluate_first=bool(self.validation_set.steps),
-            evaluate_parts=10,
-            patience=loop.patience,
-            read_every=READ_EVERY.get(self.device.type, 1),
-        )
-        self.schedule.set_end(self)
-        if not self.position.steps:
-            raise UserError(
-                f"--loop.batch {loop.batch} --loop.segments {self.segments_per_step}: the cache has only "
-                f"{len(cache)} sentences, which do not fill one step; lower them"
-            )
+        self.schedule = self._set_schedule(loop)
         self.peak_rate, self.rate_is_constant = loop.learning_rate, loop.schedule == "constant"
         self.has_scale = config.preset != "paper"  # the paper's features have none
         self.threads = chosen_threads(loop.micro_batch or loop.batch, config.encoder.dim, self.device)
@@ -140,6 +109,25 @@ class Trainer(Task[Job]):
         self._time_of_reading = time.perf_counter()
         self._sentences_since_reading = 0
         self._validation_scores: Row = {}
+
+    def _set_schedule(self, loop: LoopConfig) -> Schedule:
+        """Return how long the run lasts; a cache too small for one step is a UserError."""
+        schedule = Schedule(
+            epochs=loop.epochs,
+            max_steps=loop.max_steps,
+            max_minutes=loop.max_minutes,
+            evaluate_first=bool(self.validation_set.steps),
+            evaluate_parts=10,
+            patience=loop.patience,
+            read_every=READ_EVERY.get(self.device.type, 1),
+        )
+        schedule.set_end(self)
+        if not self.position.steps:
+            raise UserError(
+                f"--loop.batch {loop.batch} --loop.segments {self.segments_per_step}: the cache has only "
+                f"{len(self.cache)} sentences, which do not fill one step; lower them"
+            )
+        return schedule
 
     def batches(self, epoch: int) -> list[Job]:
         """List the steps of an epoch."""
@@ -179,10 +167,6 @@ class Trainer(Task[Job]):
         """Compute the gradient and metrics of a step."""
         self.updates.clear_gradients()
         return step_gradient(self.network, step, self.distributed, autocast=self.autocast)
-
-    def loss(self, batch: Step) -> Tensor:
-        """Give the loss of a step as its metric; :meth:`gradient` differentiates it in parts."""
-        return self.gradient(batch).metrics[0]
 
     def learning_rate(self, position: Position) -> float:
         """Return the constant rate, or one that warms up linearly and goes down half a cosine."""
@@ -260,7 +244,8 @@ class Trainer(Task[Job]):
         }
         network = self.network_to_keep(with_words=self.card.includes_words(self._validation_scores))
         member = Member(network, parsers_of(identity), identity.get("corpus") or {}, training)
-        save_model([member], self.folder, card=self.card.text(member, self.verdict(training["best"])))
+        verdict = self.card.verdict(training["untrained"], training["best"])
+        save_model([member], self.folder, card=self.card.text(member, verdict))
 
     @cached_property
     def scale_sample(self) -> list[Batch]:
@@ -274,11 +259,6 @@ class Trainer(Task[Job]):
         if self.scale_sample:
             network.measure(self.scale_sample, self.cache.folder.name)
         return network
-
-    def verdict(self, best: Row) -> list[tuple[str, str]]:
-        """Say what training gained up to the evaluation ``best``, as the card has it."""
-        start = self.position.extra.get("untrained", {})
-        return self.card.verdict(start, best)
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """Return the moments of dense parameters and of word tables."""
@@ -294,15 +274,11 @@ class Trainer(Task[Job]):
 
         Returns 0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
         """
+        processes, world = self.distributed, self.distributed.world
         loop = Loop(
-            self,
-            self.schedule,
-            self.folder,
-            identity=self.identity,
-            processes=self.distributed,
-            option="--name",
+            self, self.schedule, self.folder, identity=self.identity, processes=processes, option="--name"
         )
-        extra, world = self.position.extra, self.distributed.world
+        extra = self.position.extra
         self.threads = extra.setdefault("threads", self.threads)  # a run keeps the number that it began with
         if loop.is_resumed and not loop.reason_to_stop():
             log.info("resuming %s at step %d", self.folder, self.position.step)
@@ -315,6 +291,27 @@ class Trainer(Task[Job]):
             code = loop.run()
         self.end_reason = loop.reason_to_stop()
         return code
+
+
+def _new_network_and_source(config: TrainConfig, cache: TreeCache) -> tuple[MultiViewNetwork, StepSource]:
+    """Make the network, whose weights the seed decides, and what prepares its steps."""
+    objective = config.objective
+    teacher = None if objective.teacher is None else open_teacher(objective.teacher, cache)
+    teacher_dim = 0 if teacher is None else teacher.shape[1]
+    words = new_table(config, cache, len(trained_views(config.view_list)))
+    torch.manual_seed(config.seed)
+    network = MultiViewNetwork(config.view_list, words, config.encoder, objective, teacher_dim)
+    source = StepSource(
+        cache,
+        network,
+        boundary=objective.boundary,
+        finds_itself=objective.same > 0,
+        micro_batch=config.loop.micro_batch,
+        dropout=config.table.dropout,
+        seed=config.seed,
+        teacher=teacher,
+    )
+    return network, source
 
 
 class ValidationSet:

@@ -264,7 +264,7 @@ def margin_loss(
 
 
 class SpanParser(EncodedParser[ConstituencyParse]):
-    """A :class:`ConstituencyModel` as a :class:`parsing.trees.batch.ConstituencyParser`."""
+    """Parses with a :class:`ConstituencyModel`, as a :class:`parsing.trees.batch.ConstituencyParser`."""
 
     def __init__(self, model: ConstituencyModel) -> None:
         super().__init__(model)

@@ -228,7 +228,7 @@ def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
 
 
 class BiaffineParser(EncodedParser[DependencyParse]):
-    """A :class:`DependencyModel` as a :class:`parsing.trees.batch.DependencyParser`."""
+    """Parses with a :class:`DependencyModel`, as a :class:`parsing.trees.batch.DependencyParser`."""
 
     def __init__(self, model: DependencyModel) -> None:
         super().__init__(model)

@@ -213,7 +213,12 @@ class DeviceParser:
             newest = [waiting.popleft()] if waiting and (self.on_gpu or not running) else []
             for batch in newest:
                 next(batch)
-            running = [batch for batch in running if next(batch, "finished") is None] + newest
+            running = [batch for batch in running if _advance(batch)] + newest
+
+
+def _advance(batch: Iterator[None]) -> bool:
+    """Do a batch's work up to its next stage; return False if this was the last of it."""
+    return next(batch, "finished") is None
 
 
 class EncodedModel(nn.Module):

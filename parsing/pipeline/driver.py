@@ -8,6 +8,7 @@ A pool calls methods of its workers and returns futures; that of a cluster is in
 The number of workers does not change the cache.
 """
 
+import contextlib
 import ctypes
 import functools
 import itertools
@@ -97,22 +98,11 @@ class ParsedPart:
     """A line for each of the first faults, to be logged by the driver."""
 
 
-class Pool:
-    """Parses in this process, which for a few sentences is faster than starting others.
-
-    In larger pools, each process or actor has an object of this class, its worker. (Ray makes no actor of a
-    subclass of ``AbstractContextManager``.)
-    """
-
-    size = 1
+class Worker:
+    """Parses parts of shards, in one process or actor of a pool."""
 
     def __init__(self, make: MakeParser) -> None:
         self._make = make
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
 
     @functools.cached_property
     def parser(self) -> TextParser:
@@ -130,10 +120,21 @@ class Pool:
         trees = self.parser.arrays([s.tokens for s in sentences], flags, faults.append)
         return ParsedPart(trees, faults[:MAX_FAULTS])
 
+
+class Pool(contextlib.AbstractContextManager["Pool"]):
+    """Has one worker, in this process, which for a few sentences is faster than starting others."""
+
+    size = 1
+
+    def __init__(self, make: MakeParser) -> None:
+        self._worker = Worker(make)
+
+    def __exit__(self, *error: object) -> None: ...
+
     def submit(self, method: str, *args: Any) -> Future[Any]:
         """Call ``describe`` or ``parse`` of a worker: here at once, so that its error is raised here."""
         future: Future[Any] = Future()
-        future.set_result(getattr(self, method)(*args))
+        future.set_result(getattr(self._worker, method)(*args))
         return future
 
 
@@ -195,8 +196,8 @@ class LocalPool(Pool):
             signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
 
 
-_worker: Pool
-"""The worker of this process, if it is one of a :class:`LocalPool`."""
+_worker: Worker
+"""That of this process, if it is one of a :class:`LocalPool`."""
 _computing = threading.Lock()
 
 
@@ -217,7 +218,7 @@ def _set_up_worker(makes: Sequence[MakeParser], worker_count: Any, worker_end: C
 
     threading.Thread(target=end_with_driver, daemon=True).start()
     with worker_count.get_lock():
-        _worker = Pool(makes[worker_count.value % len(makes)])
+        _worker = Worker(makes[worker_count.value % len(makes)])
         worker_count.value += 1
 
 

@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster, one actor per core or GPU (experimental: never run on a GPU).
+"""Starts workers on a Ray cluster, one actor per core or GPU (experimental: never run on a GPU).
 
 The machines need no common folder, but they need this package installed. Ray is imported here only.
 """
@@ -7,7 +7,7 @@ from collections import Counter
 from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self
 
-from parsing.pipeline.driver import MakeParser, Pool
+from parsing.pipeline.driver import MakeParser, Pool, Worker
 from runtime.errors import MissingExtraError, UserError
 
 try:
@@ -43,7 +43,7 @@ class RayPool(Pool):
             raise UserError(f"--ray {self._address}: the cluster has no {unit}")
         self.size = min(self._workers or room, room)  # Ray would wait for ever to start others
         # One core each (Ray sets OMP_NUM_THREADS by it). Of GPUs, Ray shows an actor its own only.
-        self._remote: Any = ray.remote(num_cpus=1, num_gpus=self._gpus)(Pool)
+        self._remote: Any = ray.remote(num_cpus=1, num_gpus=self._gpus)(Worker)
         self._actors: list[Any] = [None] * self.size
         self._busy: Counter[int] = Counter()
         self._dead = set(range(self.size))

@@ -15,26 +15,25 @@ from runtime.compiled import compiled_part
 
 MAX_CONJUNCTS = 8
 """How many conjuncts share the role of the first one."""
+NO_TOKEN = -1
+"""The place of no token, such as the head of a root."""
 _TOKENS = ("parent", "first_child", "next_sister", "antecedent", "standard")
 _BITS = ("kinds", "word", "child_kinds", "mark", "standard_has_more", "is_negated", "has_pronoun")
 TOKEN = np.dtype([(name, np.int64) for name in (*_TOKENS, *_BITS)])
 """The record of a token.
 
-Other tokens are places in the batch, or -1: ``parent`` is its head, ``first_child`` its first dependent,
-``next_sister`` the next dependent of its head, ``antecedent`` the token it stands for, ``standard`` what it
-is compared with. Bits are ``kinds`` (of its relation), ``word`` (the sets of words it is in), ``child_kinds``
-(of all its dependents) and ``mark`` (the sets of words that its preposition or conjunction is in). The others
-are 0 or 1; a clause has the pronoun if that stands for the noun above it."""
+Other tokens are places in the batch or ``NO_TOKEN``: ``parent`` is its head, ``first_child`` its first
+dependent, ``next_sister`` the next dependent of its head, ``antecedent`` the token it stands for,
+``standard`` what it is compared with. Bits are ``kinds`` (of its relation), ``word`` (the sets of words it is
+in), ``child_kinds`` (of all its dependents) and ``mark`` (the sets of words that its preposition or
+conjunction is in). The others are 0 or 1; a clause has the pronoun if that stands for the noun above it."""
 
 
 def token_records(parent: Int64, kinds: Int64, word: Int64) -> np.recarray[Any, Any]:
-    """Make the records of a batch, [T + 1] of ``TOKEN``, which :func:`mend_trees` completes.
-
-    The last one, which is also that of the place -1, is empty: no token.
-    """
+    """Make the records of a batch, [T + 1] of ``TOKEN``; the last one is empty."""
     records = np.zeros(len(word) + 1, np.dtype((np.record, TOKEN))).view(np.recarray)
     for name in _TOKENS:
-        records[name] = -1
+        records[name] = NO_TOKEN
     records.parent[:-1], records.kinds[:-1], records.word[:-1] = parent, kinds, word
     return records
 
@@ -50,8 +49,8 @@ def children(tree, head):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def child_of(tree, head, kinds):  # type: ignore[no-untyped-def]
-    """Find the first dependent of one of the kinds; -1 if there is none."""
-    child = tree[head].first_child if tree[head].child_kinds & kinds else -1
+    """Find the first dependent of one of the kinds; ``NO_TOKEN`` if there is none."""
+    child = tree[head].first_child if tree[head].child_kinds & kinds else NO_TOKEN
     while child >= 0 and not tree[child].kinds & kinds:
         child = tree[child].next_sister
     return child
@@ -80,7 +79,10 @@ def coordinated_words(tree, first):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def mend_trees(tree):  # type: ignore[no-untyped-def]
-    """Complete the records of a batch; each step relies on those before it."""
+    """Complete the records of a batch; each step relies on those before it.
+
+    A step may read ``tree[NO_TOKEN]``, such as the head of a root: that is the last record, which is empty.
+    """
     for token in range(len(tree) - 1):
         _lower_preposition(tree, token)
     for token in range(len(tree) - 1):

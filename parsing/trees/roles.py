@@ -47,6 +47,7 @@ from parsing.trees.role_rules import (
 )
 from parsing.trees.role_trees import (
     MAX_CONJUNCTS,
+    NO_TOKEN,
     child_of,
     children,
     coordinated_words,
@@ -95,10 +96,10 @@ def canonical_arcs(
 
 
 def parents(head: Int, sentence_offsets: Int) -> Int64:
-    """Return each token's head as a place in the batch, -1 for roots: int64 [T]; arguments as above."""
+    """Return each token's head as a place in the batch, int64 [T]: ``NO_TOKEN`` for roots."""
     offsets = sentence_offsets.astype(np.int64)
     first_tokens = np.repeat(offsets[:-1], np.diff(offsets))
-    return np.where(head > 0, first_tokens + head - 1, -1).astype(np.int64)
+    return np.where(head > 0, first_tokens + head - 1, NO_TOKEN).astype(np.int64)
 
 
 @partial(compiled_if_long, rows=100)  # which take Python 30 ms
@@ -236,22 +237,22 @@ def _has_passive_form(tree, verb):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _late_subject(tree, verb):  # type: ignore[no-untyped-def]
-    """Find a subject that follows its verb and has the relation of an object; -1 if there is none.
+    """Find a subject that follows its verb and has the relation of an object; ``NO_TOKEN`` if there is none.
 
     Example: Under:3:case a:3:det tree:4:obl stood:0:root Ann:4:obj -> agent:stood:Ann
     """
     if not tree[verb].kinds & (KIND.ROOT | KIND.COMPLEMENT | KIND.CONJUNCT) or _is_passive(tree, verb):
-        return -1
+        return NO_TOKEN
     location = child_of(tree, verb, KIND.OBLIQUE)
     subject = child_of(tree, verb, KIND.OBJECT)
     if child_of(tree, verb, KIND.SUBJECT) < 0 and 0 <= location < verb < subject:
         return subject
-    return -1
+    return NO_TOKEN
 
 
 @compiled_part
 def _subject(tree, predicate):  # type: ignore[no-untyped-def]
-    """Find the subject of a predicate, its own or that of a clause above it; -1 if there is none.
+    """Find the subject of a predicate, its own or that of a clause above it; ``NO_TOKEN`` if there is none.
 
     Example: Ann:2:nsubj wants:0:root to:4:mark sing:2:xcomp -> agent:sing:Ann
     Example: She:2:nsubj told:0:root him:2:obj to:5:mark leave:2:xcomp -> agent:leave:him
@@ -275,11 +276,11 @@ def _subject(tree, predicate):  # type: ignore[no-untyped-def]
             return parent
         elif kinds & KIND.ADVERBIAL_CLAUSE:
             if tree[clause].child_kinds & KIND.CASE:
-                return -1
+                return NO_TOKEN
         elif not kinds & KIND.CONJUNCT:
-            return -1
+            return NO_TOKEN
         clause = parent
-    return -1
+    return NO_TOKEN
 
 
 @compiled_part

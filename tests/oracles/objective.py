@@ -37,7 +37,7 @@ class Losses:
 
 def surroundings(positions: Positions, boundary: str) -> list[Around]:
     """Describe what is around every anchor."""
-    neighbourhoods, usable, size = [], np.flatnonzero(positions.usable).tolist(), len(positions)
+    neighbourhoods, usable, size = [], np.flatnonzero(positions.usable).tolist(), len(positions.sentence)
     content = range(size) if positions.content is None else positions.content
     for s in usable:
         context = [u for u in (s - 1, s + 1) if 0 <= u < size]

@@ -1,5 +1,6 @@
 """Every engine equals the recursive equations, values and gradients, whatever the shape of the trees."""
 
+import doctest
 from importlib.util import find_spec
 from types import MethodType, SimpleNamespace
 from typing import get_args
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from multiview.config import Pooling
 from multiview.encoders.registry import ViewEncoder, view_class
+from multiview.engines import plan
 from multiview.engines.plan import plan_const, plan_dep
 from parsing.trees.batch import Batch
 from tests.multiview.engines.trees import batch_of, chain_children, random_batch
@@ -34,6 +36,10 @@ SHAPES = {
     "random": random_batch([3, 1, 9, 14, 2, 1, 6], seed=4),
     **{f"random {seed}": random_batch([1, 4, 12, 7, 1, 2], seed=seed) for seed in range(5)},
 }
+
+
+def test_numbers_in_a_batch_are_those_of_the_example() -> None:
+    assert doctest.testmod(plan) == (0, 1)
 
 
 def build(view: str, engine: str, dtype: torch.dtype = torch.float64, hidden: int = HIDDEN) -> ViewEncoder:

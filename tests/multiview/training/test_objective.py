@@ -64,7 +64,7 @@ def test_the_distance_from_a_teacher_equals_the_loops() -> None:
     torch.manual_seed(1)
     config, positions = ObjectiveConfig(), make_positions(10, seed=7)
     objective = Objective(["dep", "const"], 4, config, 8, 3).double()
-    objective.terms = {"teacher": 0.5}
+    objective.term_weights = {"teacher": 0.5}
     features, teacher = [view.detach() for view in drawn(2, 10, 4)], drawn(1, 10, 3, seed=5)[0].detach()
     targets = neighbour_targets(positions, "document")
     loss, sums = objective(features, targets, teacher_BK=teacher)
