@@ -260,8 +260,7 @@ class Loop(Generic[AnyBatch]):
         return received_signals[0] if received_signals else 0
 
     def _sum(self, values: list[float]) -> list[float]:
-        sums: list[float] = values if self.processes is None else self.processes.sum_on_hosts(values)
-        return sums
+        return values if self.processes is None else list(self.processes.sum_on_hosts(values))
 
 
 def read_log(path: Path) -> list[Row]:

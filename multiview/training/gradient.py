@@ -104,8 +104,7 @@ class DistributedContext:
         total = torch.tensor(values, dtype=torch.float64)
         if self.world > 1:
             dist.all_reduce(total, group=self.hosts)
-        sums: list[float] = total.tolist()
-        return sums
+        return list(total.tolist())
 
     def sum_rows(self, step: Step, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Return the rows of all processes, int64 on the device, and their summed gradients per table."""

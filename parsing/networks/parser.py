@@ -198,9 +198,8 @@ class DeviceParser:
     def _batches(self, sizes: Sequence[int], results: Collection[int]) -> list[list[int]]:
         """Put the sentences without results into batches, by length; a very long one has its own."""
         batches: list[list[int]] = []
-        for i in np.argsort(sizes, kind="stable").tolist():
-            if i in results:
-                continue
+        remaining = (i for i in np.argsort(sizes, kind="stable").tolist() if i not in results)
+        for i in remaining:
             if not batches or (len(batches[-1]) + 1) * sizes[i] > self.positions:
                 batches.append([])
             batches[-1].append(i)
