@@ -18,12 +18,31 @@ from parsing.libraries.supar import from_state
 from parsing.networks.dependency import BiaffineParser, DependencyModel, decode_heads
 from parsing.text_parser import load_parser
 from runtime.errors import UserError
+from tests.oracles.biaffine import slow_scores, states
 from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.examples import ODD, SENTENCES, random_arcs
 
 # supar pads with an index that torch is about to read differently.
 pytestmark = pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning")
 TOKENS = [list(s.tokens) for s in SENTENCES] + ODD
+
+
+@pytest.mark.parametrize("end_boundary", [False, True])
+@torch.no_grad()
+def test_scores_equal_the_equations(end_boundary):
+    model = random_arcs(end_boundary=end_boundary)
+    x, lengths = states(model, TOKENS)
+    mask = torch.arange(x.shape[1]) < lengths[:, None] - int(end_boundary)
+    scores = model.arc_scores(x, mask)
+    for sentence, tokens in enumerate(TOKENS):
+        n = len(tokens)
+        arcs, relations = slow_scores(model, tokens)
+        torch.testing.assert_close(scores[sentence, : n + 1, : n + 1], arcs, rtol=1e-4, atol=1e-4)
+        assert (scores[sentence, :, n + 1 :] == -torch.inf).all()
+        heads = torch.tensor([(3 * i) % (n + 1) for i in range(n)])
+        words = torch.arange(1, n + 1)
+        relation_scores = model.relation_scores(x, (torch.full_like(heads, sentence), words), heads)
+        torch.testing.assert_close(relation_scores, relations[words, heads], rtol=1e-4, atol=1e-4)
 
 
 def supar_heads(scores, lengths):

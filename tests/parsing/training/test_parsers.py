@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
 from corpora.brackets import read_tree
 from parsing.networks.config import EncoderSizes, ModelConfig, ParserLoopConfig, ScorerSizes, SpanSizes
-from parsing.networks.features import TypeTable, make_batch
 from parsing.training.parsers import ARC_SCALE, ParserTask
 from parsing.training.scores import bracket_scores
 from tests.fixtures.device import OneDevice
+from tests.oracles.biaffine import slow_scores, states
 from tests.parsing.examples import SENTENCES
 
 TREES = [
@@ -38,29 +37,14 @@ def parser_task(sentences=tuple(SENTENCES), trees=tuple(TREES)):
     return task
 
 
-def states(model, sentences):
-    """States and positions of a batch, as in parsing and training."""
-    batch = make_batch(TypeTable(model.vocabulary), sentences, end_boundary=model.encoder.config.end_boundary)
-    return model.encoder(batch), batch.lengths_B
-
-
 def slow_loss(model, sentences):
-    """Mean of −log p(head) − log p(relation | head) from the equations, one pair of words at a time."""
-    one, losses = torch.ones(1), []
-
-    def mlp(layer, x_D):
-        return functional.leaky_relu(layer.weight @ x_D + layer.bias, 0.1)
-
+    """Mean of −log p(head) − log p(relation | head), one word at a time."""
+    losses = []
     for sentence in sentences:
-        x_TD = states(model, [sentence.tokens])[0][0, : len(sentence.tokens) + 1]
+        arcs, relations = slow_scores(model, sentence.tokens)
         for i, (head, relation) in enumerate(zip(sentence.heads, sentence.relations, strict=True), 1):
-            dependent = torch.cat([mlp(model.arc_dependent, x_TD[i]), one])
-            arcs = torch.stack([dependent @ model.arc_weight @ mlp(model.arc_head, x_D) for x_D in x_TD])
-            dependent = torch.cat([mlp(model.relation_dependent, x_TD[i]), one])
-            governor = torch.cat([mlp(model.relation_head, x_TD[head]), one])
-            relations = torch.stack([dependent @ weight @ governor for weight in model.relation_weight])
-            of_relation = relations.log_softmax(0)[model.relations.index(relation)]
-            losses.append(-arcs.log_softmax(0)[head] - of_relation)
+            of_relation = relations[i, head].log_softmax(0)[model.relations.index(relation)]
+            losses.append(-arcs[i].log_softmax(0)[head] - of_relation)
     return float(torch.stack(losses).mean())
 
 
