@@ -203,11 +203,15 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
     return source
 
 
+def _loaded(model: MultiViewEncoder, device: str | None) -> MultiViewEncoder:
+    return model  # a function with a name, because a lambda cannot be pickled
+
+
 def source_of(model: MultiViewEncoder) -> Source:
     """Return the source of a model that is loaded already."""
     has_meaning = bool(model.readout or model.structure)
     return replace(
-        _source(EncoderName(base="encoder"), "multiview", lambda device: model),
+        _source(EncoderName(base="encoder"), "multiview", functools.partial(_loaded, model)),
         has_features=has_meaning or model.has_scale,
         default_share=model.structure,
         has_meaning=has_meaning,
