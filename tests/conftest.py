@@ -8,14 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from runtime.cli import LOGGER
+from tests.fixtures.processes import run_python
 
 FIXTURES = [f"tests.fixtures.{name}" for name in ("senteval", "trees", "builtin", "device")]
-ROOT = Path(__file__).resolve().parent.parent
 
 # As in every command, and before anything imports torch or scikit-learn (runtime/device.py).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -72,14 +73,14 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
     place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
 
     def make(name: str, fill: Callable[[Path], object]) -> Path:
-        folder, done = place / name, place / f"{name}.done"
+        folder, mark = place / name, place / f"{name}.done"
         with open(place / f"{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not done.exists():
+            if not mark.exists():
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir()
                 fill(folder)
-                done.touch()
+                mark.touch()
         return folder
 
     return make
@@ -96,23 +97,8 @@ def data_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def command() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run ``python -m MODULE ARGS...`` in a process of its own, as a user would."""
-
-    def run(
-        module: str, *args: object, cwd: Path | None = None, timeout_s: float = 240, **environment: str
-    ) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
-        return subprocess.run(
-            [sys.executable, "-m", module, *map(str, args)],
-            cwd=cwd,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-
-    return run
+    """Run ``python -m MODULE ARGS...`` in a process of its own."""
+    return partial(run_python, "-m")
 
 
 @pytest.fixture
@@ -135,12 +121,12 @@ def dry_run(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
         monkeypatch.chdir(tmp_path)
         before = files()
         code = cli([*map(str, args), "--dry-run"])
-        shown = capsys.readouterr()
-        assert code == 0, shown.err
+        output, errors = capsys.readouterr()
+        assert code == 0, errors
         assert files() == before
         for part in ('"dry_run": true', "\nmemory ", "\ndisk ", "\ntime "):
-            assert part in shown.out
-        return shown.out
+            assert part in output
+        return output
 
     return run
 

@@ -1,10 +1,8 @@
 """Every command: light help, refusals, option names. And of every file: no pickle, read in one sitting."""
 
 import importlib
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from textwrap import indent
 
@@ -12,8 +10,8 @@ import numpy as np
 import pytest
 
 import runtime
+from tests.fixtures.processes import ROOT, run_python
 
-ROOT = Path(__file__).resolve().parent.parent
 PIPELINE = ("runtime", "corpora", "parsing", "multiview", "senteval_runner", "studies")
 HEAVY = ("torch", "spacy", "transformers", "numba", "sklearn", "matplotlib", "h5py")
 MAX_LINES = 460
@@ -30,15 +28,14 @@ def sources(*folders: str) -> dict[str, str]:
 
 def commands() -> list[str]:
     """Modules that run as ``python -m``: those with a main guard."""
-    found = [path for path, text in sources(*PIPELINE).items() if '__name__ == "__main__"' in text]
-    return [path.removesuffix(".py").removesuffix("/__main__").replace("/", ".") for path in found]
+    files = [path for path, text in sources(*PIPELINE).items() if '__name__ == "__main__"' in text]
+    return [path.removesuffix(".py").removesuffix("/__main__").replace("/", ".") for path in files]
 
 
 def cli_of(module: str):
     """The command that ``python -m MODULE`` runs."""
     is_folder = (ROOT / module.replace(".", "/")).is_dir()
-    cli = importlib.import_module(f"{module}.__main__" if is_folder else module).cli
-    return cli
+    return importlib.import_module(f"{module}.__main__" if is_folder else module).cli
 
 
 def run_fresh(
@@ -46,16 +43,8 @@ def run_fresh(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own; its last line says which of these modules were loaded."""
     end = f"print('loaded:', *[name for name in {names!r} if name in sys.modules])"
-    whole = f"import sys\ntry:\n{indent(program, '  ')}\nfinally:\n  {end}"
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", whole],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    script = f"import sys\ntry:\n{indent(program, '  ')}\nfinally:\n  {end}"
+    return run_python("-W", "ignore", "-c", script, cwd=cwd)
 
 
 def run_command(module: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +64,7 @@ v = read_array(Path('v.npy'), 2); assert semantic_search(v[1], v)[0][0].corpus_i
 
 @pytest.mark.repo
 @pytest.mark.parametrize(
-    ("program", "loaded"),
+    ("program", "modules"),
     [
         ("import multiview, multiview.config", ""),
         ("import multiview.model", "torch numpy"),
@@ -83,11 +72,11 @@ v = read_array(Path('v.npy'), 2); assert semantic_search(v[1], v)[0][0].corpus_i
         (FIRST, "torch spacy numba h5py numpy scipy"),
     ],
 )
-def test_what_an_import_needs(program: str, loaded: str, tmp_path: Path) -> None:
+def test_what_an_import_needs(program: str, modules: str, tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.eye(3, dtype=np.float32))
     slow = ("torch._dynamo", "torch._inductor", "sympy", "pandas")
-    done = run_fresh(program, (*HEAVY, "numpy", *LIBRARIES, *slow), tmp_path)
-    assert done.stdout.splitlines()[-1:] == [f"loaded: {loaded}".rstrip()], done.stderr
+    process = run_fresh(program, (*HEAVY, "numpy", *LIBRARIES, *slow), tmp_path)
+    assert process.stdout.splitlines()[-1:] == [f"loaded: {modules}".rstrip()], process.stderr
 
 
 @pytest.mark.process
@@ -101,7 +90,7 @@ def test_help_is_light(module: str) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("module", "words", "said"),
+    ("module", "words", "message"),
     [
         ("senteval_runner.run", ("start:builtin", "--data", "docs"), "start:MODEL?corpus=runs/trees/NAME"),
         ("senteval_runner.run", ("bag:random+sif:nowhere.txt?corpus=docs",), "docs/manifest.json: no such"),
@@ -115,9 +104,10 @@ def test_help_is_light(module: str) -> None:
         ("senteval_runner.run", ("builtin", "--const-model", "benpar_en3"), "benpar_en3: no such folder"),
     ],
 )
-def test_what_a_look_can_tell_is_refused_at_once(module: str, words: tuple[str, ...], said: str) -> None:
+def test_what_a_look_can_tell_is_refused_at_once(module: str, words: tuple[str, ...], message: str) -> None:
     result = run_command(module, *words)
-    assert (result.returncode, result.stdout.splitlines()[-1]) == (2, "loaded:") and said in result.stderr
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (2, "loaded:")
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize("module", commands())

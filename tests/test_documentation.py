@@ -4,85 +4,72 @@ import contextlib
 import doctest
 import io
 import lzma
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.fixtures.pages import printed_commands, run_small
+from tests.fixtures.processes import ROOT, run_python
 from tests.fixtures.senteval import write_tasks
-from tests.test_commands import PIPELINE, ROOT, cli_of, commands, sources
+from tests.test_commands import PIPELINE, cli_of, commands, sources
 
 pytestmark = pytest.mark.repo
-
-COMMAND = re.compile(
-    r"python -m ((?:parsing|multiview|senteval_runner|studies)(?:\.\w+)+)((?:\\\n|[^`\n|#])*)"
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 )
 SUBCOMMANDS = ("dep", "const")
 FIRST_WORD = {"parsing.score": "dep"}
 """Whose options are meant where a line names none."""
 
 
-def shown_commands() -> list[tuple[Path, str, str]]:
-    """(page, module, rest of the line) of README, documentation and the usage lines of docstrings."""
-    found = []
-    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
-        found += [(path, *shown) for shown in COMMAND.findall(path.read_text(encoding="utf-8"))]
-    for package in PIPELINE:
-        for path in (ROOT / package).rglob("*.py"):
-            usage = re.findall(r"^ +(python -m (?:\\\n|.)*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-            found += [(path, *shown) for shown in COMMAND.findall("\n".join(usage))]
-    return found
-
-
-def shown_options() -> dict[str, dict[str, Path]]:
-    """Module and subcommand -> option -> a page that gives it."""
-    found: dict[str, dict[str, Path]] = defaultdict(dict)
-    for path, module, rest in shown_commands():
-        words = [word for word in rest.split()[:1] if word in SUBCOMMANDS] or [FIRST_WORD.get(module, "")]
-        options = re.findall(r"(?<!\S)--[a-z][\w.-]*\w", rest)
-        found[f"{module} {words[0]}".rstrip()] |= dict.fromkeys(options, path)
-    return found
+def printed_options() -> dict[str, dict[str, str]]:
+    """Module and subcommand -> option -> a page or a file whose usage lines give it."""
+    texts = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES} | sources(*PIPELINE)
+    options: dict[str, dict[str, str]] = defaultdict(dict)
+    for path, text in texts.items():
+        for module, words in printed_commands(text):
+            first = words[0] if words and words[0] in SUBCOMMANDS else FIRST_WORD.get(module, "")
+            names = [word.partition("=")[0] for word in words if word.startswith("--")]
+            options[f"{module} {first}".rstrip()] |= dict.fromkeys(names, path)
+    return options
 
 
 def test_the_site_is_whole(tmp_path: Path) -> None:
     """It builds without a warning; every page is in one of five tabs by reader; nothing is fetched."""
     pytest.importorskip("mkdocstrings")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    words = ("-m", "mkdocs", "build", "--strict", "-q", "-d", tmp_path)
+    process = run_python(*words, cwd=ROOT, NO_MKDOCS_2_WARNING="1")
+    assert process.returncode == 0, process.stdout + process.stderr
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
     tabs = re.findall(r'<li class="md-tabs__item.*?</a>', index, re.DOTALL)
-    named = [re.sub(r"<[^>]*>", "", tab).strip() for tab in tabs]
-    assert named == ["Start", "Guides", "Reference", "Studies", "Internals"]
-    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    titles = [re.sub(r"<[^>]*>", "", tab).strip() for tab in tabs]
+    assert titles == ["Start", "Guides", "Reference", "Studies", "Internals"]
+    pages = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("nav:")[1]
     assert pages == set(re.findall(r"[\w/.-]+\.md", nav))
-    fetched = r"<(?:script|img|iframe)[^>]*src=[\"']?https?:|<link[^>]*href=[\"']?https?:"
-    assert [path for path in tmp_path.rglob("*.html") if re.search(fetched, path.read_text("utf-8"))] == []
+    fetch = r"<(?:script|img|iframe)[^>]*src=[\"']?https?:|<link[^>]*href=[\"']?https?:"
+    assert [path for path in tmp_path.rglob("*.html") if re.search(fetch, path.read_text("utf-8"))] == []
     api = (tmp_path / "api.html").read_text(encoding="utf-8")
     assert ":class:" not in api and ":func:" not in api  # references are links or names
     assert 'id="multiview.model.MultiViewEncoder.encode"' in api
 
 
-@pytest.mark.parametrize("name", sorted(shown_options()))
-def test_options_that_are_shown_exist(name: str, capsys) -> None:
+@pytest.mark.parametrize("name", sorted(printed_options()))
+def test_options_that_are_printed_exist(name: str, capsys) -> None:
     module, *words = name.split()
     assert module in commands() and cli_of(module)([*words, "--help"]) == 0
     text = capsys.readouterr().out
-    for option, page in shown_options()[name].items():
-        assert re.search(rf"{option}(?![\w.-])", text), f"{page.relative_to(ROOT)}: {name} has no {option}"
+    for option, page in printed_options()[name].items():
+        assert re.search(rf"{option}(?![\w.-])", text), f"{page}: {name} has no {option}"
 
 
 FILE = re.compile(r"[\w./-]+\.(?:py|tsv|csv|toml)|[a-z_]+(?:/\w+)+/?")
-NAME = re.compile(r"(?:([\w./-]+\.py)::?)?([A-Za-z_][\w.]*)(?:\[([\w()*]+)\])?")
-"""``path.py:Class.method``, a name by itself, a test with its parameter."""
+NAME = re.compile(r"(?:([\w./-]+\.py):)?([A-Za-z_][\w.]*)")
+"""``path.py:Class.method``, or a name by itself."""
 
 
 def defines(text: str, name: str) -> bool:
@@ -92,35 +79,35 @@ def defines(text: str, name: str) -> bool:
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/papers").glob("*.md")), ids=lambda page: page.stem)
 def test_what_the_pages_of_the_papers_name_exists(page: Path) -> None:
-    """Files, functions, classes, constants and tests in code marks; options by their fields."""
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
-    paths = ["/" + path for path in tracked.stdout.split()]
-    code = {path: (ROOT / path[1:]).read_text("utf-8") for path in paths if path.endswith((".py", ".toml"))}
-    missing = []
-    for mark in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")):
-        options = re.findall(r"(?<!\S)--([a-z][\w.-]*)", mark)
-        fields = [option.split(".")[-1].replace("-", "_") for option in options]
-        missing += [mark for field in fields if not any(defines(text, field) for text in code.values())]
+    """Files, functions, classes and constants in code marks; options by their fields."""
+    code = sources(*PIPELINE, "tools", "tests")
+    paths = [str(path) for folder in (*PIPELINE, "tools", "tests") for path in (ROOT / folder).rglob("*")]
+
+    def is_defined(name: str, path: str = "") -> bool:
+        texts = [text for file, text in code.items() if f"/{file}".endswith(path)]
+        return any(all(defines(text, part) for part in name.split(".")) for text in texts)
+
+    def exists(mark: str) -> bool:
         if FILE.fullmatch(mark):  # a user's file is named in the code that reads it
-            there = any(f"/{mark.rstrip('/')}/" in f"{path}/" for path in paths)
-            missing += [mark] * (not there and not any(mark in text for text in code.values()))
-        elif (found := NAME.fullmatch(mark)) and re.search(r"[:_]|[A-Z]\w*[a-z]|[A-Z]{4}", mark):
-            path, name, parameter = found.groups()
-            texts = [text for file, text in code.items() if not path or file.endswith(f"/{path}")]
-            texts = [text for text in texts if all(defines(text, part) for part in name.split("."))]
-            missing += [mark] * (not any(not parameter or f'"{parameter}"' in text for text in texts))
-    assert missing == []
+            is_ours = any(path.endswith(f"/{mark.rstrip('/')}") for path in paths)
+            return is_ours or any(mark in text for text in code.values())
+        match = NAME.fullmatch(mark)
+        if match and re.search(r"[:_]|[A-Z]\w*[a-z]|[A-Z]{4}", mark):
+            return is_defined(match[2], f"/{match[1]}" if match[1] else "")
+        options = re.findall(r"(?<!\S)--([a-z][\w.-]*)", mark)
+        return all(is_defined(option.split(".")[-1].replace("-", "_")) for option in options)
+
+    marks = re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
+    assert [mark for mark in marks if not exists(mark)] == []
 
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 OURS = rf"(?:{'|'.join(PIPELINE)}|benchmarks|tools|tests)"
-NAMED = re.compile(rf"(?:python -m |:(?:mod|func|class|meth|attr|data):`~?)({OURS}(?:\.\w+)+)")
+DOTTED = re.compile(rf"(?:python -m |:(?:mod|func|class|meth|attr|data):`~?)({OURS}(?:\.\w+)+)")
 LOCAL = re.compile(r":(?:func|class|meth|attr|data):`~?([A-Za-z_]\w*)`")
 PLACE = re.compile(
-    rf"(?<![\w/.-])((?:{OURS}|docs)/[\w/.-]*\.(?:py|md|toml|tsv|csv|svg|png))\b(?:::(\w+))?|`(tests/[\w/]+/)`"
+    rf"(?<![\w/.-])((?:{OURS}|docs)/[\w/.-]*\.(?:py|md|toml|tsv|csv|svg|png)\b|tests/[\w/]+/(?=`))"
 )
-TESTS = {name for text in sources("tests").values() for name in re.findall(r"def (test_\w+)", text)}
-LONGEST, MOST_WORDS = 110, 25
+LINE_LENGTH, CELL_WORDS = 110, 25
 """Characters of a line of documentation, words of a cell of a table."""
 
 
@@ -132,33 +119,27 @@ def has(name: str) -> bool:
         file = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
         if file.exists():
             text = file.read_text(encoding="utf-8")
-            imported = re.findall(r"^ *(?:from .* )?import (.*(?:\([^)]*\))?)", text, re.MULTILINE)
-            known = set(re.findall(r"\w+", " ".join(imported)))
-            return all(part in known or defines(text, part) for part in parts[end:])
+            imports = re.findall(r"^ *(?:from .* )?import (.*(?:\([^)]*\))?)", text, re.MULTILINE)
+            names = set(re.findall(r"\w+", " ".join(imports)))
+            return all(part in names or defines(text, part) for part in parts[end:])
     return False
 
 
 def stale(file: str, text: str) -> list[str]:
-    """What a page or a docstring refers to and is not there; EMP's page names tests from ``tests/`` on."""
-    names = [name for name in NAMED.findall(text) if not has(name)]
+    """What a page or a docstring refers to and is not there."""
+    names = [name for name in DOTTED.findall(text) if not has(name)]
     if file.endswith(".py"):  # a name without a module is of the same file
         names += [name for name in LOCAL.findall(text) if not re.search(rf"(?<!`)\b{name}\b(?!`)", text)]
-    for file_named, test, folder in PLACE.findall(text):
-        paths = [root / (file_named or folder) for root in (ROOT, ROOT / "tests")]
-        there = [path for path in paths if path.exists()]
-        names += [] if there and (not test or f"def {test}(" in there[0].read_text()) else [file_named + test]
-    if file.endswith(".md"):  # a test by its name alone
-        names += [name for name in re.findall(r"`(test_\w+)`", text) if name not in TESTS]
-    links = re.findall(r"\]\(([^)#:]+)\)", text) if file == "README.md" else []
-    return names + [link for link in links if not (ROOT / link).exists()]
+    paths = PLACE.findall(text)
+    paths += re.findall(r"\]\(([^)#:]+)\)", text) if file == "README.md" else []
+    return names + [path for path in paths if not (ROOT / path).exists()]
 
 
 def test_what_pages_and_docstrings_refer_to_exists() -> None:
     """Modules after ``python -m``, names in roles of docstrings, and paths of files."""
-    texts = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
+    texts = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
     texts |= sources(*PIPELINE, "benchmarks", "tools")
-    found = {file: stale(file, text) for file, text in texts.items()}
-    assert {file: names for file, names in found.items() if names} == {}
+    assert {file: names for file, text in texts.items() if (names := stale(file, text))} == {}
 
 
 @pytest.mark.parametrize(
@@ -168,23 +149,21 @@ def test_what_pages_and_docstrings_refer_to_exists() -> None:
         ":func:`corpora.text.gone`",
         ":meth:`gone`",
         "docs/gone.md",
-        "tests/test_documentation.py::test_gone",
         "[gone](docs/gone)",
         "`tests/gone/`",
-        "`test_gone`",
     ],
 )
 def test_a_stale_reference_is_found(text: str) -> None:
-    assert len(stale("README.md" if text.startswith(("[", "`test_")) else "some.py", text)) == 1
+    assert len(stale("README.md" if text.startswith("[") else "some.py", text)) == 1
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_lines_and_cells_are_short(page: Path) -> None:
-    lines = page.read_text(encoding="utf-8").splitlines()
-    assert page != ROOT / "README.md" or len(lines) <= LONGEST  # as many lines as a line has characters
-    assert [line for line in lines if len(line) > LONGEST] == []
+@pytest.mark.parametrize("page", PAGES)
+def test_lines_and_cells_are_short(page: str) -> None:
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    assert page != "README.md" or len(lines) <= LINE_LENGTH  # as many lines as a line has characters
+    assert [line for line in lines if len(line) > LINE_LENGTH] == []
     cells = [cell for line in lines if line.startswith("|") for cell in re.split(r"(?<!\\)\|", line)]
-    assert [cell for cell in cells if len(cell.split()) > MOST_WORDS] == []
+    assert [cell for cell in cells if len(cell.split()) > CELL_WORDS] == []
 
 
 DOCUMENTS = (
@@ -195,25 +174,10 @@ EXAMPLES = ("answers", "explain", "parsing-alone", "structure")
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
-FEW_STEPS = ["--device", "cpu", "--loop.batch", "6", "--loop.validation", "6", "--loop.max-steps", "2"]
-SMALL = {
-    "parsing.run": ["--workers", "1"],
-    "multiview.readout": ["--dim", "8"],
-    "senteval_runner.run": ["--tasks", "CR", "--protocol", "fast"],
-}
-
-
-def run_small(module: str, *words: str) -> None:
-    """A command with the words that are shown, and those of a shorter training."""
-    sizes = [] if "--init" in words else ["--table.dim", "16", "--encoder.dim", "16"]
-    more = FEW_STEPS + sizes if module == "multiview.train" else SMALL.get(module, [])
-    assert cli_of(module)([*words, *more]) == 0, (module, words)
-
-
 def run_examples(text: str, names: dict[str, object], page: str) -> None:
-    found = doctest.DocTestParser().get_doctest(text, names, page, page, 0)
-    assert found.examples
-    assert doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(found).failed == 0
+    examples = doctest.DocTestParser().get_doctest(text, names, page, page, 0)
+    assert examples.examples
+    assert doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(examples).failed == 0
 
 
 @pytest.fixture(scope="module")
@@ -222,8 +186,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     with contextlib.chdir(folder):
         Path("corpus.txt").write_text("\n".join(DOCUMENTS * 6), encoding="utf-8")
-        run_small("parsing.run", "corpus.txt")
-        run_small("multiview.train", "--views", "dep,const")
+        run_small("parsing.run", ["corpus.txt"])
+        run_small("multiview.train", ["--views", "dep,const"])
     return folder
 
 
@@ -260,25 +224,25 @@ def test_every_block_runs_in_order(page: str, tmp_path: Path, monkeypatch: pytes
         write_tasks(tmp_path / name)
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     names: dict[str, object] = {}
-    printed = io.StringIO()
-    done = []
-    for kind, fenced, indented in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
-        if kind == "python" and ">>>" not in fenced:
-            with contextlib.redirect_stdout(printed := io.StringIO()):
-                exec(compile(fenced, page, "exec"), names)
+    output = io.StringIO()
+    modules = set()
+    for kind, content, shell in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        if kind == "python" and ">>>" not in content:
+            with contextlib.redirect_stdout(output := io.StringIO()):
+                exec(compile(content, page, "exec"), names)
         elif kind == "text":  # the output of the block before
-            assert printed.getvalue() == fenced
+            assert output.getvalue() == content
         elif kind == "python":
-            run_examples(fenced, names, page)
-        for line in indented.replace("\\\n", " ").splitlines():
+            run_examples(content, names, page)
+        for line in shell.replace("\\\n", " ").splitlines():
             words = [STANDS_FOR.get(word, word) for word in shlex.split(line, comments=True)]
             if words[:2] == ["python", "-m"]:
-                done.append(words[2])
-                run_small(*words[2:])
+                modules.add(words[2])
+                run_small(words[2], words[3:])
             else:
-                installs = words[0] in ("python3", "source", "pip")
-                assert installs or (words[0] == "make" and words[1] in targets), line
-    assert {"parsing.run", "multiview.train", "multiview.search", "senteval_runner.run"} <= set(done)
+                is_installation = words[0] in ("python3", "source", "pip")
+                assert is_installation or (words[0] == "make" and words[1] in targets), line
+    assert {"parsing.run", "multiview.train", "multiview.search", "senteval_runner.run"} <= modules
     assert "MultiViewEncoder" in names
 
 
@@ -287,7 +251,7 @@ def test_figures_are_those_of_the_results() -> None:
         (ROOT / name).read_text(encoding="utf-8")
         for name in ("README.md", "docs/results.md", "docs/structure.md", "docs/models.md")
     )
-    beside = models[models.index("## Side by side") : models.index("## The sentence encoder")]
-    cells = re.findall(r"^\|.*\|$", readme + beside, re.MULTILINE)
+    side_by_side = models[models.index("## Side by side") : models.index("## The sentence encoder")]
+    cells = re.findall(r"^\|.*\|$", readme + side_by_side, re.MULTILINE)
     figures = re.findall(r"\d+\.\d+", "\n".join(cells))
     assert len(figures) > 50 and [figure for figure in figures if figure not in results + structure] == []

@@ -35,7 +35,8 @@ from parsing.score import cli as score
 from parsing.trees.cache import TreeCache
 from senteval_runner import evaluate
 from senteval_runner.protocol.config import get_protocol
-from tests.fixtures.goldens import Section, same_after_a_kill
+from tests.fixtures.goldens import Section
+from tests.fixtures.kills import dies_at
 from tests.fixtures.senteval import write_tasks
 from tests.multiview.goldens import PAIRS, follow
 from tests.oracles import senteval as oracle
@@ -49,7 +50,7 @@ SENTENCES = 8192
 """Of the Brown corpus, where it is at hand."""
 LIMITS = {"losses": 5e-6, "gradients": 5e-5, "norms": 5e-5, "weights": 2e-4}
 """How far a training may be from float64."""
-ENCODED = [
+SENTENCES_TO_ENCODE = [
     "The lawyer praised the doctor.",
     "The doctor was praised by the lawyer.",
     "She gave him three red apples and two green ones!",
@@ -61,16 +62,17 @@ ENCODED = [
 
 def own_text() -> str:
     """200 sentences in documents of five, of few words and many shapes."""
-    drawn = random.Random(35)
+    draw = random.Random(35)
     nouns = ["lawyer", "doctor", "train", "market", "river", "letter", "teacher", "window", "storm", "bridge"]
     verbs = ["praised", "followed", "reached", "described", "lost"]
-    more = ["", " near the old house", ", which nobody expected,", " of her friends", " in 1998"]
+    phrases = ["", " near the old house", ", which nobody expected,", " of her friends", " in 1998"]
     ends = [".", " because it rained.", " and went home.", "; nobody answered.", ", didn't it?", "!"]
     lines = []
     for number in range(200):
-        first, second = drawn.sample(nouns, 2)
-        line = f"The {first}{drawn.choice(more)} {drawn.choice(verbs)} the {second}{drawn.choice(more[:2])}"
-        lines += [line + drawn.choice(ends), *([""] if number % 5 == 4 else [])]
+        agent, patient = draw.sample(nouns, 2)
+        subject, verb = f"The {agent}{draw.choice(phrases)}", draw.choice(verbs)
+        line = f"{subject} {verb} the {patient}{draw.choice(phrases[:2])}"
+        lines += [line + draw.choice(ends), *([""] if number % 5 == 4 else [])]
     return "\n".join(lines) + "\n"
 
 
@@ -80,21 +82,22 @@ def tree_hashes(text: str, folder: Path) -> str:
     source.write_text(text, encoding="utf-8")
     parse(ParseConfig(corpus=str(source), output=folder / "trees", format="lines", workers=1, device="cpu"))
     cache = TreeCache.open(folder / "trees")
-    named = {"relation": cache.relations, "label": cache.labels, "leaf_label": cache.labels}
+    inventories = {"relation": cache.relations, "label": cache.labels, "leaf_label": cache.labels}
     hashes = []
     for rows in np.array_split(np.arange(len(cache)), 64):
         batch = cache.read(rows[0], rows[-1] + 1)
-        found = []
+        columns = []
         for field in ("head", "relation", "left", "right", "label", "leaf_label"):
             values = np.asarray(getattr(batch, field)).tolist()
-            found.append([named[field][value] for value in values] if field in named else values)
-        hashes.append(digest(found)[:8])
+            names = inventories.get(field)
+            columns.append([names[value] for value in values] if names else values)
+        hashes.append(digest(columns)[:8])
     return " ".join(hashes)
 
 
-def assert_same_trees(found: str, kept: str) -> None:
+def assert_same_trees(hashes: str, golden: str) -> None:
     """Compare all parts but two: instructions turn a near tie in one of a thousand sentences or fewer."""
-    assert sum(one != other for one, other in zip(found.split(), kept.split(), strict=True)) <= 2
+    assert sum(one != other for one, other in zip(hashes.split(), golden.split(), strict=True)) <= 2
 
 
 def brown(data: Path) -> str:
@@ -105,21 +108,20 @@ def brown(data: Path) -> str:
 
 def encoded() -> list[float]:
     """Length of builtin's vectors, their first numbers, and all products of two."""
-    vectors = MultiViewEncoder.load("builtin", "cpu").encode(ENCODED).astype(np.float64)
+    vectors = MultiViewEncoder.load("builtin", "cpu").encode(SENTENCES_TO_ENCODE).astype(np.float64)
     rows = [np.linalg.norm(vectors, axis=1), vectors[:, :4].ravel(), (vectors @ vectors.T).ravel()]
     return np.concatenate(rows).tolist()
 
 
 def parser_scores(data: Path) -> dict[str, float]:
     """UAS, LAS, F1 and tags of the parsers in the box on GUM's development part."""
-    found = {}
+    figures = {}
     for kind, file, names in (("dep", "dev.conllu", ("uas", "las")), ("const", "dev.ptb", ("f1", "tags"))):
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
+        with contextlib.redirect_stdout(io.StringIO()) as output:
             assert score([kind, "builtin", str(data / "treebank/gum" / file)]) == 0
-        scores = json.loads([line for line in shown.getvalue().splitlines() if line.startswith("{")][-1])
-        found |= {name: scores[name] for name in names}
-    return found
+        scores = json.loads([line for line in output.getvalue().splitlines() if line.startswith("{")][-1])
+        figures |= {name: scores[name] for name in names}
+    return figures
 
 
 def small_scores(folder: Path) -> dict[str, Any]:
@@ -127,16 +129,17 @@ def small_scores(folder: Path) -> dict[str, Any]:
 
     In float64, where no prediction hangs on the order of a sum.
     """
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for dim, name in ((5, "default"), (20, "fast"), (20, "sklearn")):
         protocol = dataclasses.replace(get_protocol(name), kfold=3)
         tasks = ["CR", "MRPC", *(["SICKRelatedness"] if name == "default" else [])]
         with oracle.compared_with_oracle():
             results = evaluate(RandomBag(dim), tasks, folder, protocol)
         for task, result in results.tasks.items():
-            found[f"{name} {task} gold"] = digest(result.gold)
-            found |= {f"{task} {one}": value for one, value in result.metrics.items() if "cosine" in one}
-    return found
+            figures[f"{name} {task} gold"] = digest(result.gold)
+            cosines = {metric: value for metric, value in result.metrics.items() if "cosine" in metric}
+            figures |= {f"{task} {metric}": value for metric, value in cosines.items()}
+    return figures
 
 
 def digest(values: Any) -> str:
@@ -150,7 +153,7 @@ def goldens() -> Any:
 
 
 @pytest.fixture(scope="module")
-def parsed(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+def text_folder(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """A folder with the trees of the text, and the hashes of these."""
 
     def fill(folder: Path) -> None:
@@ -160,8 +163,8 @@ def parsed(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     return made_once("goldens", fill)
 
 
-def test_trees_of_own_text(goldens: dict[str, Any], parsed: Path) -> None:
-    assert_same_trees(json.loads((parsed / "hashes.json").read_text()), goldens["trees"])
+def test_trees_of_own_text(goldens: dict[str, Any], text_folder: Path) -> None:
+    assert_same_trees(json.loads((text_folder / "hashes.json").read_text()), goldens["trees"])
 
 
 @pytest.mark.data
@@ -171,11 +174,11 @@ def test_trees_of_real_text(goldens: dict[str, Any], tmp_path: Path, data_folder
 
 @pytest.mark.parametrize("engine", ["native", "dgl"])
 @pytest.mark.parametrize("views", PAIRS)
-def test_weights_after_25_steps(parsed: Path, tmp_path: Path, views: str, engine: str) -> None:
+def test_weights_after_25_steps(text_folder: Path, tmp_path: Path, views: str, engine: str) -> None:
     """Both engines against one run in float64: every loss, the first gradient, the last weights."""
     if engine == "dgl":
         pytest.importorskip("dgl")
-    assert_within(follow(parsed / "trees", views, engine, tmp_path))
+    assert_within(follow(text_folder / "trees", views, engine, tmp_path))
 
 
 def assert_within(off: dict[str, float]) -> None:
@@ -199,7 +202,7 @@ def test_scores_of_the_parsers(goldens: dict[str, Any], data_folder: Path) -> No
 
 SECTIONS: Mapping[str, Section] = {**studies.SECTIONS, **parsers.SECTIONS}
 """By their names in the file."""
-KILLED: Mapping[str, Callable[[Path], list[Path]]] = {**studies.KILLED, **parsers.KILLED}
+TRAININGS: Mapping[str, Callable[[Path], list[Path]]] = {**studies.TRAININGS, **parsers.TRAININGS}
 """Trainings of some 25 steps, which return the files that they write."""
 
 
@@ -216,24 +219,28 @@ def measured(section: Section, folder: Path) -> tuple[dict[str, Any], Runs]:
     """Figures and the hash of the batches of a section, and its trainings."""
     with followed_trainings(section.recipe) as runs:
         figures = section.run(folder)
-    found = dict(figures) if isinstance(figures, dict) else {}
-    return (found | {"batches": runs.batches.hexdigest()} if section.recipe else found), runs
+    batches = {"batches": runs.batches.hexdigest()} if section.recipe else {}
+    return {**(figures if isinstance(figures, dict) else {}), **batches}, runs
 
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_section(goldens: dict[str, Any], tmp_path: Path, name: str) -> None:
     section = SECTIONS[name]
-    found, runs = measured(section, tmp_path)
-    assert found == numbers(goldens[name])
+    figures, runs = measured(section, tmp_path)
+    assert figures == numbers(goldens[name])
     assert len(runs) == (section.trainings if section.recipe else 0)
     for run in runs:
         assert_within(run.off)
         assert not run.recipe.average or run.averaged() < LIMITS["weights"]
 
 
-@pytest.mark.parametrize("name", KILLED)
-def test_killed_at_step_12_and_resumed(tmp_path: Path, name: str) -> None:
-    same_after_a_kill(KILLED[name], tmp_path)
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_training_killed_at_step_12_ends_with_the_files_of_a_whole_one(tmp_path: Path, name: str) -> None:
+    train = TRAININGS[name]
+    with dies_at(12):
+        train(tmp_path / "killed")
+    for resumed, whole in zip(train(tmp_path / "killed"), train(tmp_path / "whole"), strict=True):
+        assert resumed.read_bytes() == whole.read_bytes(), resumed.name
 
 
 def real_data() -> Path:
@@ -256,14 +263,14 @@ MEASURES: Mapping[str, Callable[[Path], Any]] = {
 
 def rewrite(names: list[str]) -> None:
     """Measure these, by default everything, and write the file."""
-    kept = json.loads(FILE.read_text()) if names else {}
+    values = json.loads(FILE.read_text()) if names else {}
     with tempfile.TemporaryDirectory() as place:
         for name in names or MEASURES:
             (Path(place) / name).mkdir()
-            kept[name] = MEASURES[name](Path(place) / name)
-    in_order = {name: kept[name] for name in MEASURES}
-    rounded = json.loads(json.dumps(in_order), parse_float=lambda text: float(f"{float(text):.7g}"))
-    FILE.write_text(json.dumps(rounded, indent=1) + "\n")
+            values[name] = MEASURES[name](Path(place) / name)
+    text = json.dumps({name: values[name] for name in MEASURES})
+    seven_digits = json.loads(text, parse_float=lambda number: float(f"{float(number):.7g}"))
+    FILE.write_text(json.dumps(seven_digits, indent=1) + "\n")
 
 
 if __name__ == "__main__":

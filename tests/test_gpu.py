@@ -35,7 +35,7 @@ VALUES, GRADIENTS = 1e-4, 2e-3
 about 1e-6; a gradient adds up over all words and levels."""
 BF16_COSINE = 0.99
 """Smallest cosine of sentence vectors in bfloat16 with those in float32."""
-SAME_TREES = 98.0
+EQUAL_TREES = 98.0
 """Per cent of sentences whose trees must equal the CPU's."""
 
 
@@ -54,10 +54,19 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> TreeCache:
     return TreeCache.open(folder)
 
 
-def error(result: Tensor, expected: Tensor) -> float:
+Outputs = tuple[Tensor, list[Tensor]]
+"""Vectors or losses, and gradients."""
+
+
+def error(result: Tensor, reference: Tensor) -> float:
     """Largest difference, relative to the largest value."""
-    result, expected = result.detach().double().cpu(), expected.detach().double().cpu()
-    return float((result - expected).abs().max() / expected.abs().max().clamp_min(1e-12))
+    result, reference = result.detach().double().cpu(), reference.detach().double().cpu()
+    return float((result - reference).abs().max() / reference.abs().max().clamp_min(1e-12))
+
+
+def assert_close(reference: Outputs, outputs: Outputs) -> None:
+    assert error(outputs[0], reference[0]) < VALUES
+    assert max(error(*pair) for pair in zip(outputs[1], reference[1], strict=True)) < GRADIENTS
 
 
 def training_config(
@@ -98,12 +107,12 @@ def test_vectors_and_gradients(view: str, engine: str, device: torch.device, tre
         vectors.square().sum().backward()
         gradients = [leaf.grad, *(p.grad for p in encoder.parameters())]
         sides.append((vectors, [g for g in gradients if g is not None]))
-    (expected, wanted), (vectors, gradients) = sides
-    assert error(vectors, expected) < VALUES
-    assert max(error(g, w) for g, w in zip(gradients, wanted, strict=True)) < GRADIENTS
+    assert_close(*sides)
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
-        reduced = ours(x.to(device), ours.plan(batch), torch.arange(len(x), device=device)).float().cpu()
-    assert torch.nn.functional.cosine_similarity(reduced, expected.detach()).min() > BF16_COSINE
+        places = torch.arange(len(x), device=device)
+        rough_vectors = ours(x.to(device), ours.plan(batch), places).float().cpu()
+    vectors = sides[0][0].detach()
+    assert torch.nn.functional.cosine_similarity(rough_vectors, vectors).min() > BF16_COSINE
 
 
 @pytest.mark.parametrize(
@@ -124,11 +133,9 @@ def test_losses(changes: dict[str, object], device: torch.device, trees: TreeCac
         trainer = Trainer(training_config(trees, tmp_path, place, **changes), trees)
         result = trainer.gradient(trainer.prepare(next(trainer.jobs())))
         gradients = [p.grad for p in trainer.network.parameters() if p.grad is not None]
-        sides.append((result.metrics, [*gradients, *result.row_gradients]))
-    (expected, wanted), (metrics, gradients) = sides
-    losses = slice(0, (len(expected) + 1) // 2)
-    assert error(metrics[losses], expected[losses]) < VALUES
-    assert max(error(g, w) for g, w in zip(gradients, wanted, strict=True)) < GRADIENTS
+        losses = result.metrics[: (len(result.metrics) + 1) // 2]
+        sides.append((losses, [*gradients, *result.row_gradients]))
+    assert_close(*sides)
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning")
@@ -168,35 +175,39 @@ def stop_after_a_step(trainer: Trainer) -> None:
     """End its run by SIGTERM, after which it writes a checkpoint."""
     update = trainer.update
 
-    def last(result: StepResult) -> float:
+    def last_update(result: StepResult) -> float:
         signal.raise_signal(signal.SIGTERM)
         return update(result)
 
-    trainer.update = last  # type: ignore[method-assign]
+    trainer.update = last_update  # type: ignore[method-assign]
 
 
 def test_memory_does_not_grow(device: torch.device, trees: TreeCache, tmp_path: Path) -> None:
     """Over 2,000 steps on a device, at most 1 MB there and 50 MB of the host."""
     trainer = Trainer(training_config(trees, tmp_path, device), trees)
-    wanted = 2000 if device.type == "cuda" else 40
+    step_count = 2000 if device.type == "cuda" else 40
     readings: list[tuple[int, int]] = []
     steps = itertools.cycle([trainer.prepare(job) for job, _ in zip(trainer.jobs(), range(20), strict=False)])
-    for done in range(1, wanted + 1):
+    for number in range(1, step_count + 1):
         trainer.update(trainer.gradient(next(steps)))
-        if done % (wanted // 10) == 0:
+        if number % (step_count // 10) == 0:
             trainer.take_metrics()
             give_memory_back()  # what the allocator keeps of the host's
             on_device = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
             readings.append((on_device, psutil.Process().memory_info().rss))
-    on_device, on_host = (last - half for half, last in zip(readings[4], readings[-1], strict=True))
-    assert on_device < 1e6 and on_host < 50e6
+    growth_of_device, growth_of_host = (
+        end - half for half, end in zip(readings[4], readings[-1], strict=True)
+    )
+    assert growth_of_device < 1e6 and growth_of_host < 50e6
 
 
 @pytest.mark.parametrize("kind", ["dep", "const"])
 def test_trees(kind: str, device: torch.device, trees: TreeCache) -> None:
     sentences = [*trees.read(0, min(len(trees), 1000), ("token",)).words()]
-    expected = load_parser(kind).parse(sentences)
-    assert equal_trees(load_parser(kind, device=device).parse(sentences), expected) >= SAME_TREES
+    trees_of_cpu, trees_of_device = (
+        load_parser(kind, device=place).parse(sentences) for place in (torch.device("cpu"), device)
+    )
+    assert equal_trees(trees_of_device, trees_of_cpu) >= EQUAL_TREES
 
 
 @pytest.mark.gpu

@@ -64,11 +64,11 @@ def npy(shape: str = "(2, 3)", dtype: str = "'<f4'", order: str = "False", versi
     return b"\x93NUMPY" + version + length + text + np.full(6, 1.5, "<f4").tobytes()
 
 
-WHOLE = npy()
-ARRAYS = [WHOLE, WHOLE[:20], b"", WHOLE[:-1], WHOLE + b"\0", b"PK\3\4" + WHOLE, *map(npy, SHAPES)]
+ARRAY = npy()
+ARRAYS = [ARRAY, ARRAY[:20], b"", ARRAY[:-1], ARRAY + b"\0", b"PK\3\4" + ARRAY, *map(npy, SHAPES)]
 ARRAYS += [*(npy(dtype=dtype) for dtype in DTYPES), *(npy(order=order) for order in ("True", "3"))]
 ARRAYS += [*(npy(version=version) for version in (b"\2\0", b"\3\0", b"\x09\0"))]
-ARRAYS += [WHOLE.replace(np.float32(1.5).tobytes(), np.float32(odd).tobytes()) for odd in ("nan", "inf")]
+ARRAYS += [ARRAY.replace(np.float32(1.5).tobytes(), np.float32(name).tobytes()) for name in ("nan", "inf")]
 
 
 @pytest.mark.parametrize("content", ARRAYS, ids=lambda content: None)
@@ -77,9 +77,9 @@ def test_an_array_is_refused_or_finite(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     write_record(path.with_suffix(".json"), {"texts": ["a", "b"]}, [path.name])
     cache = type("Two", (list,), {"folder": "trees"})([0, 1])
-    found = [outcome(read_array, path, 2), outcome(open_teacher, path, cache)]
-    assert content != WHOLE or all(array is not None for array in found)
-    for array in found:
+    arrays = [outcome(read_array, path, 2), outcome(open_teacher, path, cache)]
+    assert content != ARRAY or all(array is not None for array in arrays)
+    for array in arrays:
         if array is not None:
             assert array.ndim == 2 and array.dtype.kind == "f" and np.isfinite(array).all()
             assert content.endswith(array.tobytes())
@@ -94,9 +94,10 @@ def test_a_file_of_sentences_and_vectors_is_refused_or_finite(tmp_path, text, no
     path = tmp_path / "x.npz"
     values = np.frombuffer(noise.ljust(80, b"\0")[:64], np.uint8).astype(dtype).reshape(2, -1)
     np.savez(path, sentences=np.array([text, "b"]), vectors=values)
-    whole = path.read_bytes()
-    cut = len(noise) * 9
-    for content in (whole, whole[:-cut], whole[:cut] + noise + whole[cut + len(noise) :], noise):
+    archive = path.read_bytes()
+    place = len(noise) * 9
+    noisy_archive = archive[:place] + noise + archive[place + len(noise) :]
+    for content in (archive, archive[:-place], noisy_archive, noise):
         path.write_bytes(content)
         encode = outcome(precomputed, path)
         if encode is not None:
@@ -151,8 +152,8 @@ def test_wrong_static_vectors_are_one_line(case, static, toy_trees, tmp_path, ca
         open_model("static", device="cpu")([["cat"], ["zzz"]])
     options = ["--table.dim", "1", "--device", "cpu", "--words", "fixed", "--vectors", "distil:static"]
     assert train([*options, "--trees", str(toy_trees)]) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert "static" in told and not Path("runs/models").exists()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "static" in line and not Path("runs/models").exists()
 
 
 # Records of JSON
@@ -163,7 +164,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 LEAVES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | FLOATS | st.text(max_size=5)
 VALUES = st.recursive(
     LEAVES | st.sampled_from(NAMES),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=5), values, max_size=3),
     max_leaves=6,
 )
 
@@ -198,8 +199,8 @@ def test_a_finished_task_is_computed_again_or_whole(tmp_path: Path, key: str, va
     cells, task = Cells(tmp_path, get_protocol("fast")), SimpleNamespace(name="MR", files={})
     write_record(cells.path("model", 1, "MR"), {**RESULT, key: value})
     with patch("senteval_runner.cells.evaluate_task", lambda *of: TaskResult(**RESULT)):
-        found = cells.result(SimpleNamespace(key="model"), task, 1)
-    assert isinstance(headline("MR", found.metrics), float)
+        result = cells.result(SimpleNamespace(key="model"), task, 1)
+    assert isinstance(headline("MR", result.metrics), float)
 
 
 @given(st.sampled_from(["identity", "figures", "files", "other"]), VALUES)
@@ -211,8 +212,7 @@ def test_a_finished_cell_is_computed_again_or_whole(tmp_path: Path, key: str, va
     values = json.loads(record.read_text())
     del values["seal"]
     write_record(record, {**values, key: value})
-    found = Run(tmp_path).figures({"c": cell})
-    assert found in ({}, {"c": {"acc": 0.5}}, {"c": value})
+    assert Run(tmp_path).figures({"c": cell}) in ({}, {"c": {"acc": 0.5}}, {"c": value})
     record.unlink()
 
 

@@ -27,8 +27,8 @@ SHARD = "shard-000001.h5"
 def arrays(toy_trees: Path) -> dict[str, np.ndarray]:
     """Those of the second shard; of int64 but for bytes."""
     with h5py.File(toy_trees / SHARD) as file:
-        found = {name: file[name][:] for name in file}
-    return {name: v if v.dtype == np.uint8 else v.astype(np.int64) for name, v in found.items()}
+        datasets = {name: file[name][:] for name in file}
+    return {name: v if v.dtype == np.uint8 else v.astype(np.int64) for name, v in datasets.items()}
 
 
 def put(
@@ -43,9 +43,9 @@ def put(
         change(file)
     (target / SHARD).write_bytes(image.getvalue())
     manifest = Manifest.read(source)
-    first, second, *others = manifest.shards
-    second = replace(second, sha256=sha256_file(target / SHARD))
-    replace(manifest, shards=(first, second, *others)).write(target)
+    shards = list(manifest.shards)
+    shards[1] = replace(shards[1], sha256=sha256_file(target / SHARD))
+    replace(manifest, shards=tuple(shards)).write(target)
 
 
 WRONG: dict[str, tuple[str, Callable[[np.ndarray], Any], str]] = {
@@ -80,22 +80,22 @@ def test_train_verify_and_export_refuse_shards_alike(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     name, change, message = WRONG[case]
-    changed = change(arrays[name])
+    values = change(arrays[name])
     if case == "cyclic":  # of a sentence, two words lead to each other and all else to the third
         offsets = arrays["sentence_offsets"]
         long = np.argmax(np.diff(offsets) > 2)
-        changed[slice(*offsets[long : long + 2])] = 3
-        changed[offsets[long] :][:3] = 2, 1, 0
-    put(toy_trees, Path("trees"), {**arrays, name: changed})
-    told = set()
+        values[slice(*offsets[long : long + 2])] = 3
+        values[offsets[long] :][:3] = 2, 1, 0
+    put(toy_trees, Path("trees"), {**arrays, name: values})
+    messages = set()
     for cli, words in (
         (train, ["--device", "cpu", "--vectors", "none", "--trees"]),
         (verify, []),
         (export, ["--ptb", "x", "--conllu", "y"]),
     ):
         assert cli([*words, "trees"]) == 2
-        told.add(capsys.readouterr().err.strip().splitlines()[-1].partition(": ")[2])
-    (line,) = told
+        messages.add(capsys.readouterr().err.strip().splitlines()[-1].partition(": ")[2])
+    (line,) = messages
     assert line.startswith(f"trees/{SHARD}: ") and re.search(message, line)
     assert [path.name for path in tmp_path.iterdir()] == ["trees"]
 
@@ -130,7 +130,7 @@ def virtual(file: h5py.File) -> None:
     file.create_virtual_dataset("head", layout)
 
 
-PACKED: dict[str, tuple[Callable[[h5py.File], None], str]] = {
+STORAGE: dict[str, tuple[Callable[[h5py.File], None], str]] = {
     "checksums": (packed(lambda right: b"ab", fletcher32=True), "not packed as"),
     "lzf": (packed(compression="lzf"), "not packed as"),
     "rounded": (packed(scaleoffset=3), "not packed as"),
@@ -148,10 +148,10 @@ PACKED: dict[str, tuple[Callable[[h5py.File], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", PACKED)
+@pytest.mark.parametrize("case", STORAGE)
 def test_a_shard_that_is_packed_otherwise_is_refused_unread(case, toy_trees, arrays, tmp_path) -> None:
     """HDF5 1.14 dies over some of these, and reads memory that is not the file's over others."""
-    change, message = PACKED[case]
+    change, message = STORAGE[case]
     put(toy_trees, tmp_path / "trees", arrays, change)
     with pytest.raises(UserError, match=message):
         TreeCache.open(tmp_path / "trees").flags()

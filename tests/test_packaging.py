@@ -2,18 +2,16 @@
 
 import configparser
 import email
-import os
 import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import runtime
-from tests.test_commands import PIPELINE, ROOT, commands
+from tests.fixtures.processes import ROOT, run_python
+from tests.test_commands import PIPELINE, commands
 
 pytestmark = pytest.mark.repo
 
@@ -38,17 +36,17 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of the working tree."""
     out = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(out)]
-    subprocess.run([*pip, str(source)], check=True, capture_output=True)
-    (found,) = out.glob("*.whl")
-    return found
+    options = ("-q", "--no-deps", "--no-build-isolation", "-w", out)
+    run_python("-m", "pip", "wheel", *options, source).check_returncode()
+    (path,) = out.glob("*.whl")
+    return path
 
 
 def test_a_folder_of_a_packages_name_does_not_hide_an_editable_install(source: Path, tmp_path: Path) -> None:
     build = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"
-    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
-    (built,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(built) as archive:
+    run_python("-c", build, cwd=source).check_returncode()
+    (editable,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(editable) as archive:
         archive.extractall(tmp_path / "site")
     for package in PIPELINE:
         (tmp_path / "work" / package).mkdir(parents=True)
@@ -56,10 +54,9 @@ def test_a_folder_of_a_packages_name_does_not_hide_an_editable_install(source: P
         "import site, sys\nsite.addsitedir(sys.argv[1])\nfrom importlib.util import find_spec\n"
         "print(*(find_spec(package).origin for package in sys.argv[2:]))"
     )
-    run = [sys.executable, "-S", "-c", look, str(tmp_path / "site"), *PIPELINE]
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(run, cwd=tmp_path / "work", env=clean, capture_output=True, text=True)
-    assert done.stdout.split() == [str(source / package / "__init__.py") for package in PIPELINE]
+    words = ("-S", "-c", look, tmp_path / "site", *PIPELINE)
+    process = run_python(*words, cwd=tmp_path / "work", PYTHONPATH="")
+    assert process.stdout.split() == [str(source / package / "__init__.py") for package in PIPELINE]
 
 
 @pytest.fixture(scope="module")
@@ -82,33 +79,32 @@ def test_every_command_is_a_console_script(files: dict[str, bytes]) -> None:
 
 def test_version_and_licences_of_code_and_weights_are_in_the_wheel(files: dict[str, bytes]) -> None:
     (folder,) = {name.split("/")[0] for name in files if ".dist-info/" in name}
-    about = email.message_from_bytes(files[f"{folder}/METADATA"])
-    texts = [files[f"{folder}/licenses/{name}"].decode() for name in about.get_all("License-File")]
-    assert about["Version"] == runtime.__version__
-    assert about["License-Expression"] == "Apache-2.0 AND CC-BY-SA-4.0 AND LicenseRef-WordNet-3.0"
+    metadata = email.message_from_bytes(files[f"{folder}/METADATA"])
+    texts = [files[f"{folder}/licenses/{name}"].decode() for name in metadata.get_all("License-File")]
+    assert metadata["Version"] == runtime.__version__
+    assert metadata["License-Expression"] == "Apache-2.0 AND CC-BY-SA-4.0 AND LicenseRef-WordNet-3.0"
     assert "Apache License" in texts[0] and "Attribution-ShareAlike 4.0 International" in texts[1]
     assert "WordNet 3.0 Copyright 2006 by Princeton University" in texts[2]
 
 
 def test_data_files_are_in_the_wheel(files: dict[str, bytes]) -> None:
-    wanted = {
+    paths = {
         str(path.relative_to(ROOT))
         for package in PIPELINE
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert any(name.endswith("model.safetensors") for name in wanted) and "multiview/py.typed" in wanted
-    (about,) = {name.split("/")[0] for name in files} - set(PIPELINE)  # no tests, tools, benchmarks
-    assert about.endswith(".dist-info")
-    assert {name for name in files if not name.startswith(about)} == wanted
+    assert any(name.endswith("model.safetensors") for name in paths) and "multiview/py.typed" in paths
+    (metadata,) = {name.split("/")[0] for name in files} - set(PIPELINE)  # no tests, tools, benchmarks
+    assert metadata.endswith(".dist-info")
+    assert {name for name in files if not name.startswith(metadata)} == paths
 
 
 @pytest.mark.slow  # everything is compiled anew for the new place
 @pytest.mark.timeout(900)
 def test_the_installed_pipeline_works_from_another_folder(wheel: Path, tmp_path: Path) -> None:
-    installed = tmp_path / "site"
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(installed)]
-    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
+    site = tmp_path / "site"
+    run_python("-m", "pip", "install", "-q", "--no-deps", "--target", site, wheel).check_returncode()
     (tmp_path / "corpus.txt").write_text(SENTENCES * 8, encoding="utf-8")
     sizes = "--encoder.dim 8 --table.dim 8 --loop.batch 8 --loop.max-steps 3"
     for script, *words in (
@@ -116,14 +112,7 @@ def test_the_installed_pipeline_works_from_another_folder(wheel: Path, tmp_path:
         ("multiview-train", "--views", "dep,const", *sizes.split()),
         ("multiview-search", "runs/models/dep-const-laptop", "corpus.txt", "It slept all day.", "--top", "1"),
     ):
-        result = subprocess.run(
-            [installed / "bin" / script, *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        script_path = site / "bin" / script
+        result = run_python(script_path, *words, cwd=tmp_path, timeout_s=600, PYTHONPATH=str(site))
         assert result.returncode == 0, result.stderr
     assert result.stdout.split(maxsplit=2) == ["1.0000", "1", "It slept all day.\n"]

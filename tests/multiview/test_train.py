@@ -25,9 +25,9 @@ from runtime.cli import config_from_json
 from runtime.errors import UserError
 from runtime.files import LOCK, lock_folder, read_json
 from runtime.training_loop import read_log
-from tests.conftest import ROOT
 from tests.fixtures.files import differing
 from tests.fixtures.kills import dies_at
+from tests.fixtures.processes import ROOT
 from tests.fixtures.trees import changed, toy_corpus
 from tests.parsing.pipeline.toy_parsers import write_cache
 

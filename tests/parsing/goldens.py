@@ -57,6 +57,6 @@ RECIPE = Recipe(
 on_cpu, of_device = LabelHead._best_labels_on_cpu, LabelHead._best_labels_on_gpu
 KINDS = ("dep", "const", "both")
 SECTIONS: Mapping[str, Section] = {f"parser {kind}": Section(partial(follow, kind), RECIPE) for kind in KINDS}
-KILLED: Mapping[str, Callable[[Path], list[Path]]] = {
+TRAININGS: Mapping[str, Callable[[Path], list[Path]]] = {
     f"parser {kind}": partial(train, kind) for kind in KINDS
 }

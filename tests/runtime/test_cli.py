@@ -28,7 +28,7 @@ class Options:
     """Write nothing."""
 
 
-FULL = "no space left on the disk, or the file is above its limit; steps are kept"
+NO_ROOM = "no space left on the disk, or the file is above its limit; steps are kept"
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,9 @@ FULL = "no space left on the disk, or the file is above its limit; steps are kep
         (UserError("x.txt, row 3: bad"), 2, "x.txt, row 3: bad"),
         (UserError("a\x1b[2Jb\nc\udce9.txt: bad"), 2, "a\ufffd[2Jb c\ufffd.txt: bad"),
         (MissingExtraError("ray", "ray"), 2, "ray is not installed: pip install 'multiview-embeddings[ray]'"),
-        (OSError("Unable to write (errno = 28, error message = 'No space left on device')"), 2, FULL),  # h5py
-        (ValueError("I/O error: No space left on device (os error 28)"), 2, FULL),  # safetensors
+        # As h5py and safetensors say it.
+        (OSError("Unable to write (errno = 28, error message = 'No space left on device')"), 2, NO_ROOM),
+        (ValueError("I/O error: No space left on device (os error 28)"), 2, NO_ROOM),
         (KeyboardInterrupt(), 130, "interrupted; steps are kept"),
         (MemoryError(), 2, "out of memory; steps are kept"),
         (FileNotFoundError(2, "Nothing there", "a.txt"), 2, "a.txt: Nothing there; give another path"),
@@ -52,16 +53,16 @@ def test_errors_become_exit_codes(error: BaseException, code: int, message: str,
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--preset", os.fsdecode(b"caf\xe9")], "'caf\\udce9' among the arguments: not UTF-8; rename it"),
         *((words, "an empty name of a file or folder") for words in (["--output", ""], ["--output="])),
         (["--data", "a", ""], "an empty name of a file or folder"),
     ],
 )
-def test_an_empty_name_is_not_the_working_folder(words: list[str], told: str, capsys) -> None:
+def test_an_empty_name_is_not_the_working_folder(words: list[str], message: str, capsys) -> None:
     assert Command(Options, lambda config: None, "p", "d")(words) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_bug_keeps_its_traceback() -> None:
@@ -71,30 +72,30 @@ def test_a_bug_keeps_its_traceback() -> None:
 
 def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two runs at once would delete each other's files."""
-    inner: list[int] = []
+    exit_codes: list[int] = []
     leftover = tmp_path / "parts" / ".MR.json.abcd1234.tmp"
-    other = tmp_path / "nested" / ".x.json.abcd1234.tmp"  # of a command that may be running
-    for path in (leftover, other, other.with_name(".lock")):
+    file_in_use = tmp_path / "nested" / ".x.json.abcd1234.tmp"  # of a command that may be running
+    for path in (leftover, file_in_use, file_in_use.with_name(".lock")):
         path.parent.mkdir(exist_ok=True)
         path.touch()
 
-    def again(config: Options) -> None:
+    def run_second(config: Options) -> None:
         if not config.dry_run:
-            assert not leftover.exists() and other.exists()
-            inner.append(second(["--output", str(tmp_path)]))
-            inner.append(second(["--output", str(tmp_path), "--dry-run"]))
+            assert not leftover.exists() and file_in_use.exists()
+            exit_codes.append(second(["--output", str(tmp_path)]))
+            exit_codes.append(second(["--output", str(tmp_path), "--dry-run"]))
 
     second = Command(Options, lambda config: None, "p", "d", owns=lambda config: config.output)
-    first = Command(Options, again, "p", "d", owns=lambda config: config.output)
+    first = Command(Options, run_second, "p", "d", owns=lambda config: config.output)
     assert first(["--output", str(tmp_path), "--dry-run"]) == 0
     assert leftover.exists()
     assert first(["--output", str(tmp_path)]) == 0
-    assert inner == [2, 0]
+    assert exit_codes == [2, 0]
     assert "another run is writing here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("module", "told"),
+    ("module", "message"),
     [
         ("", "no such module"),
         (".", "no such module"),
@@ -104,13 +105,13 @@ def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture
         ("wanting", r"ModuleNotFoundError: No module named 'nowhere' \(.*wanting\.py, line 1\)"),
     ],
 )
-def test_a_plugin_that_fails_is_one_line(module: str, told: str, tmp_path: Path, monkeypatch) -> None:
+def test_a_plugin_that_fails_is_one_line(module: str, message: str, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "broken.py").write_text("x = 1\ny = = 2\n")
     (tmp_path / "failing.py").write_text("x = 0\ny = 1 / x\n")
     (tmp_path / "wanting.py").write_text("import nowhere\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match=f"^--plugin {module}: {told}"):
+    with pytest.raises(UserError, match=f"^--plugin {module}: {message}"):
         import_plugin(module)
 
 
@@ -150,6 +151,6 @@ def test_closed_and_full_streams_leave_the_exit_code(line: str, codes: tuple[int
     env = {**os.environ, "PYTHON": sys.executable, "SCRIPT": SCRIPT}
     for words, code in zip(("", "--refuse"), codes, strict=True):
         shell = f'p() {{ "$PYTHON" -c "$SCRIPT" {words}; }}; {line}; exit ${{PIPESTATUS[0]}}'
-        done = subprocess.run(["bash", "-c", shell], env=env, capture_output=True, timeout=60)
-        assert (done.returncode, done.stdout.decode()) == (code, "" if words else out), done.stderr
-        assert b"Traceback" not in done.stderr and b"ignored" not in done.stderr
+        process = subprocess.run(["bash", "-c", shell], env=env, capture_output=True, timeout=60)
+        assert (process.returncode, process.stdout.decode()) == (code, "" if words else out), process.stderr
+        assert b"Traceback" not in process.stderr and b"ignored" not in process.stderr

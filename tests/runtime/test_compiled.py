@@ -59,27 +59,27 @@ class Sources:
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "kept"))
     monkeypatch.setenv("NUMBA_CACHE_DIR", config.CACHE_DIR)
-    for cached in (ours.warn_once, ours._temporary_folder):
-        cached.cache_clear()
+    for function in (ours.warn_once, ours._temporary_folder):
+        function.cache_clear()
     return Sources(tmp_path, monkeypatch)
 
 
-def times_found(function: Any) -> int:
-    """How often its code was found on disk."""
+def cache_hits(function: Any) -> int:
+    """How often its code was read from disk."""
     return sum(function.stats.cache_hits.values())
 
 
-def kept(folder: Path) -> list[Path]:
+def code_files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.nbc"))
 
 
 def test_code_is_found_again_and_types_do_not_meet(sources, tmp_path, caplog) -> None:
     first, second = sources.load(), sources.load()
     assert (first(2), second(2.5), first(2.5), second(2)) == (7, 8.0, 8.0, 7)
-    assert (times_found(first), times_found(second)) == (1, 1)
-    assert len(kept(tmp_path)) == 2
+    assert (cache_hits(first), cache_hits(second)) == (1, 1)
+    assert len(code_files(tmp_path)) == 2
     third = sources.load()
-    assert (third(2), third(2.5), times_found(third)) == (7, 8.0, 2)
+    assert (third(2), third(2.5), cache_hits(third)) == (7, 8.0, 2)
     assert caplog.messages == [ours.COMPILING]
 
 
@@ -90,18 +90,18 @@ def test_code_is_found_again_and_types_do_not_meet(sources, tmp_path, caplog) ->
 def test_a_change_of_any_file_that_was_compiled_in_is_seen(sources, file, old, new, value) -> None:
     assert sources.load()(2) == 7
     sources.text[file] = sources.text[file].replace(old, new)
-    changed = sources.load()
-    assert (changed(2), times_found(changed)) == (value, 0)
+    function = sources.load()
+    assert (function(2), cache_hits(function)) == (value, 0)
 
 
 @pytest.mark.parametrize("damage", [b"", b"no code", slice(0, 50), slice(0, -1), slice(1, None)], ids=str)
 def test_a_damaged_file_is_as_none(sources, tmp_path, damage) -> None:
     assert sources.load()(2) == 7
-    (file,) = kept(tmp_path)
+    (file,) = code_files(tmp_path)
     file.write_bytes(damage if isinstance(damage, bytes) else file.read_bytes()[damage])
-    for expected in (0, 1):  # compiled, and kept
+    for hits in (0, 1):  # compiled, and kept
         function = sources.load()
-        assert (function(2), times_found(function)) == (7, expected)
+        assert (function(2), cache_hits(function)) == (7, hits)
 
 
 def test_where_nothing_can_be_kept_one_line_says_so(sources, tmp_path, monkeypatch, caplog) -> None:
@@ -112,7 +112,7 @@ def test_where_nothing_can_be_kept_one_line_says_so(sources, tmp_path, monkeypat
     assert (sources.load()(2), sources.load()(2.5)) == (7, 8.0)
     assert caplog.messages == [ours.COMPILING, ours.NOT_STORABLE]
     assert "NUMBA_CACHE_DIR" in ours.NOT_STORABLE
-    assert len(kept(temporary)) == 2
+    assert len(code_files(temporary)) == 2
     assert Path(os.environ["NUMBA_CACHE_DIR"]).parent == temporary  # of processes that this one starts, too
 
 
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_written_is_read(sources, monkeypatch) -> None:
     assert sources.load()(2) == 7
     monkeypatch.setattr(Path, "mkdir", lambda *_, **__: pytest.fail("written"))
     function = sources.load()
-    assert (function(2), times_found(function)) == (7, 1)
+    assert (function(2), cache_hits(function)) == (7, 1)
 
 
 def test_a_user_without_home_has_no_cache_in_the_working_folder(sources, monkeypatch) -> None:
@@ -147,7 +147,7 @@ def moved(x):
     function, short, long = sources.load(), np.zeros(500, np.int64), np.zeros(9, np.int64)
     for array, files in ((short, 0), (short, 0), (long, 1), (short, 1)):  # 1,009 rows
         function(array)
-        assert len(kept(tmp_path)) == files
+        assert len(code_files(tmp_path)) == files
     assert (short[0], long[0]) == (3, 1)
 
 
@@ -163,7 +163,7 @@ def _calls(rng: np.random.Generator):
     yield arrays._tree_arrays, (starts, ends, labels, 9, int(n))
     kinds, sets = 1 << rng.integers(0, 29, (2, len(head))), 1 << rng.integers(0, 21, len(head))
     tree = roles.token_records(roles.parents(head, offsets), kinds[0] | kinds[1], sets)
-    yield roles._fill_arcs, (tree, np.zeros((12 * len(head) + 17, 3), np.int64))
+    yield roles._fill_arcs, (tree, bool(rng.integers(2)), np.zeros((12 * len(head) + 17, 3), np.int64))
     spans = int((length * (length + 1) // 2).sum())
     score, best = rng.integers(-2, 3, (spans, 3)).astype(np.float32), np.zeros(spans, np.float32)
     gold, label = rng.integers(0, 4, (2, spans)).astype(np.int32)
@@ -181,6 +181,6 @@ def test_python_and_compiled_code_agree(seed: int) -> None:
 
 
 def test_the_rules_hold_the_bits_of_the_table() -> None:
-    made_of = list(ours._ingredients(roles._fill_arcs.compiled.py_func))
-    assert ("KIND", roles.KIND) in made_of
-    assert ("DEPENDENT_TABLE", roles.DEPENDENT_TABLE.tobytes()) in made_of
+    ingredients = list(ours._ingredients(roles._fill_arcs.compiled.py_func))
+    assert ("KIND", roles.KIND) in ingredients
+    assert ("DEPENDENT_TABLE", roles.DEPENDENT_TABLE.tobytes()) in ingredients

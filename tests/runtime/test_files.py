@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +23,7 @@ from runtime.files import (
     write_json,
     write_record,
 )
+from tests.fixtures.processes import run_python
 
 
 def test_a_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -65,11 +64,11 @@ def test_an_array_that_does_not_fit_has_number_and_name(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (65536, before[1]))
     try:
-        with pytest.raises(OSError) as caught:
+        with pytest.raises(OSError) as error:
             write_array(tmp_path / "x.npy", np.zeros(100_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / "x.npy"))
+    assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(tmp_path / "x.npy"))
     assert not list(tmp_path.iterdir())
 
 
@@ -77,9 +76,9 @@ def test_a_record_is_sealed(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     write_record(path, {"step": 7, "score": 0.1 + 0.2, "by": {10: [1, None], 9: "é"}})
     assert read_record(path) == {"step": 7, "score": 0.1 + 0.2, "by": {"10": [1, None], "9": "é"}}
-    whole = path.read_text()
-    for damaged in (whole.replace("7", "8", 1), whole.replace('"seal"', '"real"'), "[]", whole[:20], ""):
-        path.write_text(damaged)
+    text = path.read_text()
+    for damage in (text.replace("7", "8", 1), text.replace('"seal"', '"real"'), "[]", text[:20], ""):
+        path.write_text(damage)
         with pytest.raises(UserError, match=r"state\.json: "):
             read_record(path)
 
@@ -99,8 +98,8 @@ def test_a_record_has_size_and_hash_of_the_files_beside_it(tmp_path: Path) -> No
     content.unlink()
     with pytest.raises(UserError, match=r"content\.txt: no such file"):
         read_record(path, ["content.txt"])
-    for odd in (None, [], "text", {"content.txt": [4]}, {"content.txt": {"bytes": 4}}):
-        write_record(path, {"files": odd})
+    for files in (None, [], "text", {"content.txt": [4]}, {"content.txt": {"bytes": 4}}):
+        write_record(path, {"files": files})
         with pytest.raises(UserError, match=r"state\.json: files: does not list content\.txt"):
             read_record(path, ["content.txt"])
 
@@ -127,14 +126,12 @@ with lock_folder(Path(sys.argv[1]), wait=True):
 
 def test_a_script_that_workers_import_again_ends_instead_of_waiting_for_itself(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SPAWN, encoding="utf-8")
-    words = [sys.executable, tmp_path / "script.py", tmp_path / "folder"]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment)
-    assert "ended with 1" in done.stdout
-    assert "work under `if __name__ == '__main__':`" in done.stderr
+    process = run_python(tmp_path / "script.py", tmp_path / "folder", timeout_s=60)
+    assert "ended with 1" in process.stdout
+    assert "work under `if __name__ == '__main__':`" in process.stderr
 
 
-def odd_files(folder: Path) -> None:
+def write_special_files(folder: Path) -> None:
     """Make what is no regular file: none may be opened, which could wait for ever, or be replaced."""
     os.mkfifo(folder / "pipe")
     (folder / "below").mkdir()
@@ -143,12 +140,23 @@ def odd_files(folder: Path) -> None:
         (folder / name).symlink_to(target)
 
 
-ODD = ["pipe", "below", "stream", "null", "nowhere", "text/x", "..", "/", "/proc/self/mem", "/dev/new"]
+SPECIAL = [
+    "pipe",
+    "below",
+    "stream",
+    "null",
+    "nowhere",
+    "text/x",
+    "..",
+    "/",
+    "/proc/self/mem",
+    "/dev/new",
+]
 
 
-@pytest.mark.parametrize("name", [*ODD, ""])
+@pytest.mark.parametrize("name", [*SPECIAL, ""])
 def test_an_output_that_is_no_file_is_refused_and_stays(name: str, tmp_path: Path) -> None:
-    odd_files(tmp_path)
+    write_special_files(tmp_path)
     path = tmp_path / name if name and name != ".." else Path(name)
     before = os.lstat(path) if os.path.lexists(path) else None
     with pytest.raises(UserError, match="is not a regular file"):
@@ -178,7 +186,7 @@ def test_an_output_through_links_replaces_the_file_they_lead_to(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["pipe", "below", "null", "nowhere"])
 @pytest.mark.parametrize("read", [read_json, sha256_file, lambda path: read_array(path, 2)])
 def test_an_input_that_is_no_file_is_refused_before_it_is_opened(name: str, read, tmp_path: Path) -> None:
-    odd_files(tmp_path)
+    write_special_files(tmp_path)
     path = tmp_path / name
     with pytest.raises(UserError, match=f"{name}: (a pipe or a device|a folder|no such file|cannot be read)"):
         read(path)

@@ -21,11 +21,13 @@ def put(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
-def held(folder: Path) -> dict[str, str]:
+def content(folder: Path) -> dict[str, str]:
     """The files that count, but those that the new content lacks."""
-    found = current_folder(folder)
-    names = (path.relative_to(found) for path in found.rglob("*") if path.is_file())
-    return {str(name): (found / name).read_text() for name in names if name.parts[0] not in (NEW, NEXT, OLD)}
+    current = current_folder(folder)
+    names = (path.relative_to(current) for path in current.rglob("*") if path.is_file())
+    return {
+        str(name): (current / name).read_text() for name in names if name.parts[0] not in (NEW, NEXT, OLD)
+    }
 
 
 def write(folder: Path) -> None:
@@ -37,11 +39,11 @@ def test_a_kill_leaves_the_old_files_or_the_new(tmp_path: Path) -> None:
     put(tmp_path / "before", OLD_FILES)
     states = []
     for folder in kills(lambda: write(tmp_path / "work"), tmp_path / "before", tmp_path / "work"):
-        found = held(folder)
-        states.append(found.get("a"))
-        assert found == OLD_FILES if states[-1] == "1" else found.items() >= NEW_FILES.items()
+        files = content(folder)
+        states.append(files.get("a"))
+        assert files == OLD_FILES if states[-1] == "1" else files.items() >= NEW_FILES.items()
         write(folder)  # the next one finishes what was left
-        assert held(folder) == {**NEW_FILES, "b": "1"}
+        assert content(folder) == {**NEW_FILES, "b": "1"}
         assert sorted(os.listdir(folder)) == ["a", "b", "d", "in"]
     assert states == sorted(states) and set(states) == {"1", "2"} and len(states) > 10
 
@@ -61,13 +63,13 @@ def test_an_error_keeps_the_old_files(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), replace_folder(tmp_path) as new:
         put(new, NEW_FILES)
         raise ZeroDivisionError
-    assert held(tmp_path) == OLD_FILES and sorted(os.listdir(tmp_path)) == ["a", "b", "in"]
+    assert content(tmp_path) == OLD_FILES and sorted(os.listdir(tmp_path)) == ["a", "b", "in"]
 
 
 def test_without_hard_links_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError))
     write(tmp_path)
-    assert held(tmp_path) == NEW_FILES
+    assert content(tmp_path) == NEW_FILES
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
@@ -80,19 +82,19 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     (folder / NEXT).symlink_to(victim)
     assert current_folder(folder) == folder
     write(folder)
-    assert held(folder) == NEW_FILES and not (folder / "in").is_symlink()
-    assert held(victim) == {"a": "mine", "in/c": "mine"}
+    assert content(folder) == NEW_FILES and not (folder / "in").is_symlink()
+    assert content(victim) == {"a": "mine", "in/c": "mine"}
     put(folder / NEXT, {"f": "3"})  # and one that was left half-way
     (folder / NEXT / "a").symlink_to(victim / "a")
     write(folder)
-    assert held(folder) == {**NEW_FILES, "f": "3"} and held(victim)["a"] == "mine"
+    assert content(folder) == {**NEW_FILES, "f": "3"} and content(victim)["a"] == "mine"
 
 
 def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
     put(tmp_path, {"a/x": "1"})
     with pytest.raises(UserError, match=r"/a: is a folder where a file goes"):
         write(tmp_path)
-    assert held(tmp_path) == NEW_FILES  # what was written counts
+    assert content(tmp_path) == NEW_FILES  # what was written counts
     shutil.move(tmp_path / "a", tmp_path / "kept")
     write(tmp_path)
-    assert held(tmp_path) == {**NEW_FILES, "kept/x": "1"}
+    assert content(tmp_path) == {**NEW_FILES, "kept/x": "1"}

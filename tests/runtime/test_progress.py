@@ -14,14 +14,14 @@ from runtime import progress as ours
 def test_reports_come_while_nothing_happens_and_end_with_the_loop(interval, show, monkeypatch, capfd) -> None:
     """A bar that is drawn anew, or a line now and then outside a terminal."""
     monkeypatch.setattr(ours, interval, 0.05)
-    shown = ""
+    output = ""
     with ours.progress(total=2, description="work", show=show) as bar:
         bar.update(1)
         until = time.monotonic() + 20
-        while "work:  50%" not in shown and time.monotonic() < until:
+        while "work:  50%" not in output and time.monotonic() < until:
             time.sleep(0.05)
-            shown += capfd.readouterr().err
-    assert "work:  50%" in shown and ("\r" in shown) == bool(show)
+            output += capfd.readouterr().err
+    assert "work:  50%" in output and ("\r" in output) == bool(show)
     capfd.readouterr()
     time.sleep(0.2)
     assert not capfd.readouterr().err

@@ -58,7 +58,7 @@ def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan) -> Loop
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     assert make(folder).run() == 0
     return folder
@@ -79,25 +79,25 @@ def test_training_learns_and_keeps_the_best(tmp_path: Path) -> None:
     assert (tmp_path / "log.jsonl").stat().st_size == size
 
 
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, whole: Path) -> None:
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, finished_run: Path) -> None:
     program = (
         "import sys; from pathlib import Path;"
         "from tests.runtime.test_training_loop import loop_module, make;"
         "loop_module.CHECKPOINT_S = 0.0; make(Path(sys.argv[1]), pause_s=0.02).run()"
     )
-    saved, deadline = Checkpoints(tmp_path / "checkpoints", keep=2), time.monotonic() + 60
+    checkpoints, deadline = Checkpoints(tmp_path / "checkpoints", keep=2), time.monotonic() + 60
     process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
-    while len(saved.folders()) < 2 and process.poll() is None and time.monotonic() < deadline:
+    while len(checkpoints.folders()) < 2 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     process.kill()
     assert process.wait() == -signal.SIGKILL, "killed before it had finished"
     with open(tmp_path / "log.jsonl", "a") as log:
         log.write('{"kind": "tra')  # cut off
     make(tmp_path).run()
-    assert not differing(whole, tmp_path, clocks=False)
+    assert not differing(finished_run, tmp_path, clocks=False)
 
 
-def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path, finished_run: Path, monkeypatch) -> None:
     loop = make(tmp_path)
     monkeypatch.setattr(loop_module, "CHECKPOINT_S", 60.0)
     step = loop.task.step
@@ -111,16 +111,16 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path, whole: Path, monkeypatch: py
     assert loop.run() == 130 and loop.position.step == 4
     monkeypatch.undo()
     make(tmp_path).run()
-    assert not differing(whole, tmp_path, clocks=False)
+    assert not differing(finished_run, tmp_path, clocks=False)
 
 
-def test_damaged_and_unwritten_checkpoints(tmp_path: Path, whole: Path, monkeypatch, caplog) -> None:
+def test_damaged_and_unwritten_checkpoints(tmp_path: Path, finished_run: Path, monkeypatch, caplog) -> None:
     make(tmp_path / "damaged").run()
-    last = Checkpoints(tmp_path / "damaged" / "checkpoints", 2).folders()[-1]
-    (last / "optimiser.safetensors").write_bytes(b"")
+    newest = Checkpoints(tmp_path / "damaged" / "checkpoints", 2).folders()[-1]
+    (newest / "optimiser.safetensors").write_bytes(b"")
     make(tmp_path / "damaged").run()
     assert "is damaged and skipped" in caplog.text
-    assert not differing(whole, tmp_path / "damaged", clocks=False)
+    assert not differing(finished_run, tmp_path / "damaged", clocks=False)
 
     def full(self: Checkpoints, step: int, checkpoint: Checkpoint) -> None:
         if self.folder.name == "checkpoints":
@@ -143,20 +143,20 @@ def test_the_best_weights_outlive_the_checkpoint_that_says_so(tmp_path: Path) ->
     loop.task.evaluate = lambda: {"score": scores[len(loop.history)]}
     save = loop.save
 
-    def saved() -> None:
+    def save_before_step_10() -> None:
         if loop.position.step == 10:
             raise KeyboardInterrupt
         save()
 
-    loop.save = saved
+    loop.save = save_before_step_10
     with pytest.raises(KeyboardInterrupt):
         loop.run()
     assert loop.position.best["step"] == 10
-    again = make(tmp_path, epochs=4)
-    assert again.is_resumed and again.position.best["step"] == 5
-    again.task.evaluate = lambda: {"score": 0.5}  # as where a limit of time ends the run elsewhere
-    assert again.run() == 0 and again.position.best["step"] == 5
-    again.load_best()
+    resumption = make(tmp_path, epochs=4)
+    assert resumption.is_resumed and resumption.position.best["step"] == 5
+    resumption.task.evaluate = lambda: {"score": 0.5}  # as where a limit of time ends the run elsewhere
+    assert resumption.run() == 0 and resumption.position.best["step"] == 5
+    resumption.load_best()
     assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-00000005"]
 
 

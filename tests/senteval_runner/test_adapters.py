@@ -14,11 +14,11 @@ from tests.senteval_runner.encoders import RandomBag
 def test_mteb_s_texts_are_tokenised_by_the_model() -> None:
     """Raw text goes the way the model's own ``encode`` goes: a comma is a token, not part of a word."""
     model = MultiViewEncoder.untrained("seq", dim=6, word_dim=4)
-    found = MtebEncoder(model, "mine").encode([{"text": ["Well, it rains.", " "]}])
-    np.testing.assert_array_equal(found[:1], model.encode(["Well, it rains."], show_progress_bar=False))
+    vectors = MtebEncoder(model, "mine").encode([{"text": ["Well, it rains.", " "]}])
+    np.testing.assert_array_equal(vectors[:1], model.encode(["Well, it rains."], show_progress_bar=False))
     split = model.encode([["Well,", "it", "rains."]], show_progress_bar=False)
-    assert np.abs(found[:1] - split).max() > 1e-3
-    np.testing.assert_allclose(found[1:], model.encode(["."], show_progress_bar=False), atol=1e-6)
+    assert np.abs(vectors[:1] - split).max() > 1e-3
+    np.testing.assert_allclose(vectors[1:], model.encode(["."], show_progress_bar=False), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_mteb_runs_a_task_of_its_own() -> None:
     for _ in range(60):
         a, b, keep = rng.randint(0, 30, 8), rng.randint(0, 30, 8), rng.randint(0, 9)
         b[:keep] = a[:keep]
-        one, other = (" ".join(map(str, side)) for side in (a, b))
-        rows.append({"sentence1": one, "sentence2": other, "score": keep / 8 * 5})
+        first, second = (" ".join(map(str, side)) for side in (a, b))
+        rows.append({"sentence1": first, "sentence2": second, "score": keep / 8 * 5})
     task = mteb.get_task("STS12")
     task.dataset, task.data_loaded = DatasetDict(test=Dataset.from_list(rows)), True
     result = mteb.evaluate(MtebEncoder(RandomBag(200), "bag"), task, cache=None)

@@ -20,7 +20,7 @@ from senteval_runner.protocol.config import Protocol, Results, get_protocol
 from senteval_runner.protocol.correlation import cosines
 from senteval_runner.report.tables import SIMILARITY_COLUMNS, columns_of_mean, name_of_mean, similarity_row
 from senteval_runner.vectors import open_model
-from tests.fixtures.senteval import text
+from tests.fixtures.senteval import text, write_sts
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
 
@@ -43,18 +43,18 @@ def test_results_carry_what_led_to_them(data: Path) -> None:
 
 
 def test_strings_or_token_lists_give_the_same(data: Path) -> None:
-    seen: list[str] = []
+    strings: list[str] = []
 
     class Strings(RandomBag):
         pretokenized = False
 
         def encode(self, sentences: list[str]) -> np.ndarray:
-            seen.extend(sentences)
+            strings.extend(sentences)
             return super().encode(sentences)
 
     a = evaluate(Strings(8), ["CR", "MRPC"], data, QUICK)
     b = evaluate(RandomBag(8), ["CR", "MRPC"], data, QUICK)
-    assert "." in seen and len(set(seen)) == len(seen)  # the empty line; each once
+    assert "." in strings and len(set(strings)) == len(strings)  # the empty line; each once
     assert a["CR"].metrics == b["CR"].metrics and a["MRPC"].predictions == b["MRPC"].predictions
 
 
@@ -78,30 +78,30 @@ def test_snli_equals_the_oracle(data: Path) -> None:
     folder.mkdir()
     bag, rows = RandomBag(3), {}
     for split in ("train", "dev", "test"):
-        found = rows[split] = []
+        rows[split] = []
         for _ in range(90):
-            one, other = (list(rng.choice(list("abcdef"), rng.randint(1, 4))) for _ in range(2))
-            found.append((one, other, names[(len(one) + rng.randint(2)) % 3]))
-        for name, lines in zip(("s1", "s2", "labels"), zip(*found, strict=True), strict=True):
-            written = "".join(f"{line if name == 'labels' else ' '.join(line)}\n" for line in lines)
-            (folder / f"{name}.{split}").write_text(written)
+            first, second = (list(rng.choice(list("abcdef"), rng.randint(1, 4))) for _ in range(2))
+            rows[split].append((first, second, names[(len(first) + rng.randint(2)) % 3]))
+        for name, values in zip(("s1", "s2", "labels"), zip(*rows[split], strict=True), strict=True):
+            lines = values if name == "labels" else map(" ".join, values)
+            (folder / f"{name}.{split}").write_text("".join(f"{line}\n" for line in lines))
     # Steps of two rows at a high rate: another order ends elsewhere.
     protocol = dataclasses.replace(get_protocol("fast"), batch_size=2)
     result = evaluate(bag, ["SNLI"], data, protocol)["SNLI"]
 
     def original(split: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
-        of = rows[split]
-        order = sorted(range(90), key=lambda i: (len(of[i][1]), len(of[i][0]), of[i][2]))
-        u, v = (bag.encode([of[i][side] for i in order]) for side in (0, 1))
-        y = [names.index(of[i][2]) for i in order]
+        triples = rows[split]
+        order = sorted(range(90), key=lambda i: (len(triples[i][1]), len(triples[i][0]), triples[i][2]))
+        u, v = (bag.encode([triples[i][side] for i in order]) for side in (0, 1))
+        y = [names.index(triples[i][2]) for i in order]
         return np.hstack([u, v, u * v, np.abs(u - v)]), np.array(y), order
 
     (x, y, _), (x_dev, y_dev, _), (x_test, y_test, order) = map(original, ("train", "dev", "test"))
     passes = Protocol(name="", optim="rmsprop", batch_size=2, tenacity=3, epoch_size=1, max_epoch=15)
-    plain = oracle.classifier(x, y, 3, 1e-9, 1111, passes)
-    assert result["devacc"] == round(100 * plain.fit(x, y, dev=(x_dev, y_dev)), 2)
-    assert result["acc"] == round(100 * plain.score(x_test, y_test), 2)
-    assert [result.predictions["test"][i] for i in order] == plain.predict(x_test).tolist()
+    classifier = oracle.classifier(x, y, 3, 1e-9, 1111, passes)
+    assert result["devacc"] == round(100 * classifier.fit(x, y, dev=(x_dev, y_dev)), 2)
+    assert result["acc"] == round(100 * classifier.score(x_test, y_test), 2)
+    assert [result.predictions["test"][i] for i in order] == classifier.predict(x_test).tolist()
     assert [result.gold["test"][i] for i in order] == y_test.tolist()
 
 
@@ -134,8 +134,8 @@ def test_what_cannot_be_scored_at_all_raises_and_a_function_may_give_lists(data:
         with pytest.raises(EncoderError, match="encode\\(\\) returned"):
             evaluate(wrong, ["CR"], data, QUICK)
     bag = RandomBag(4)
-    listed = evaluate(lambda rows: bag.encode([" ".join(row) for row in rows]).tolist(), ["CR"], data, QUICK)
-    assert listed["CR"].metrics == evaluate(bag, ["CR"], data, QUICK)["CR"].metrics
+    lists = evaluate(lambda rows: bag.encode([" ".join(row) for row in rows]).tolist(), ["CR"], data, QUICK)
+    assert lists["CR"].metrics == evaluate(bag, ["CR"], data, QUICK)["CR"].metrics
     with pytest.raises(UserError, match=r"3 is no encoder: give an object with encode\(sentences\)"):
         evaluate(3, ["CR"], data, QUICK)
     with pytest.raises(UserError, match="unknown protocol"):
@@ -148,41 +148,38 @@ def test_cosine_of_zero_vectors_is_zero() -> None:
     np.testing.assert_allclose(cosines(u, v), [1, 0, 1])
 
 
-def correlation_by_hand(rows: list[tuple[str, str, float]], of=stats.spearmanr) -> float:
+def correlation_by_hand(rows: list[tuple[str, str, float]], correlation=stats.spearmanr) -> float:
     """Of the cosines of pairs, one at a time, with the gold scores."""
-    found = []
+    cosines_by_hand = []
     for pair in rows:
         u, v = RandomBag(30).encode(list(pair[:2])).astype(float)
-        found.append(u @ v / np.sqrt((u @ u) * (v @ v)))
-    return 100 * float(of(found, [y for *_, y in rows]).statistic)
+        cosines_by_hand.append(u @ v / np.sqrt((u @ u) * (v @ v)))
+    return 100 * float(correlation(cosines_by_hand, [y for *_, y in rows]).statistic)
 
 
 def test_every_name_of_similarity_is_what_it_says(data: Path) -> None:
     """Over all pairs, mean of subsets (of other sizes and ranges of scores), without training, trained."""
     rng = random.Random(0)
-    folder = data / "downstream/STS/STS13-en-test"
-    folder.mkdir(parents=True)
     subsets = []
     for place, subset in enumerate(STS_SUBSETS["STS13"]):
         rows = [
             (text(rng, i % 3), text(rng, i % 2), round(rng.uniform(place, place + 2), 2))
             for i in range(8 + 9 * place)
         ]
-        (folder / f"STS.input.{subset}.txt").write_text("".join(f"{a}\t{b}\n" for a, b, _ in rows))
-        (folder / f"STS.gs.{subset}.txt").write_text("".join(f"{y}\n" for *_, y in rows))
+        write_sts(data, "STS13", subset, rows)
         subsets.append(rows)
     tasks = evaluate(RandomBag(30), "STS13,SICK-R", data, "fast").tasks
     scores = {task: result.metrics for task, result in tasks.items()}
-    averaged = columns_of_mean([scores])
-    assert averaged == ["STS13 all", "SICK-R (cosine)"]
-    row = similarity_row(scores, averaged)
-    together = correlation_by_hand([pair for rows in subsets for pair in rows])
-    assert row["STS13 all"] == pytest.approx(together, abs=1e-6)
-    for kind, of in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
-        values, sizes = [correlation_by_hand(rows, of) for rows in subsets], list(map(len, subsets))
-        mean, weighted = np.mean(values), np.average(values, weights=sizes)
+    columns = columns_of_mean([scores])
+    assert columns == ["STS13 all", "SICK-R (cosine)"]
+    row = similarity_row(scores, columns)
+    over_all_pairs = correlation_by_hand([pair for rows in subsets for pair in rows])
+    assert row["STS13 all"] == pytest.approx(over_all_pairs, abs=1e-6)
+    for kind, correlation in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
+        values = [correlation_by_hand(rows, correlation) for rows in subsets]
+        mean, weighted_mean = np.mean(values), np.average(values, weights=list(map(len, subsets)))
         assert 100 * scores["STS13"][f"all.{kind}.mean"] == pytest.approx(mean, abs=1e-4)
-        assert 100 * scores["STS13"][f"all.{kind}.wmean"] == pytest.approx(weighted, abs=1e-4)
+        assert 100 * scores["STS13"][f"all.{kind}.wmean"] == pytest.approx(weighted_mean, abs=1e-4)
     lines = (data / "downstream/SICK/SICK_test_annotated.txt").read_text().splitlines()[1:]
     sick = [(a, b, float(y)) for _, a, b, y, _ in (line.split("\t") for line in lines)]
     assert row["SICK-R (cosine)"] == pytest.approx(correlation_by_hand(sick), abs=1e-6)
@@ -199,24 +196,24 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
     model.save(tmp_path / "m")
     name, cache = str(tmp_path / "m"), tmp_path / "cache"
 
-    def scored(spec: str) -> Results:
+    def results_of(spec: str) -> Results:
         return evaluate(open_model(spec, cache=cache, device="cpu"), "CR,SICK-R", data, QUICK)
 
     by_task, features, meaning = (
-        scored(name),
-        scored(f"{name}?readout=features"),
-        scored(f"{name}?readout=meaning"),
+        results_of(name + option) for option in ("", "?readout=features", "?readout=meaning")
     )
-    dims = [[found["CR"].dim for found in (by_task, features, meaning)], scored(f"{name}+{name}")["CR"].dim]
-    assert dims == [[4, 4, 3], 8]
-    names = [found["SICKRelatedness"].vector_label for found in (by_task, features, meaning)]
-    assert names == ["features, meaning (cosine)", "features", "meaning"]
+    assert [results["CR"].dim for results in (by_task, features, meaning)] == [4, 4, 3]
+    assert results_of(f"{name}+{name}")["CR"].dim == 8
+    labels = [results["SICKRelatedness"].vector_label for results in (by_task, features, meaning)]
+    assert labels == ["features, meaning (cosine)", "features", "meaning"]
     assert by_task["CR"].vector_label == "features" and by_task["CR"].metrics == features["CR"].metrics
-    one, wide, read = (found["SICKRelatedness"].metrics for found in (by_task, features, meaning))
-    assert one["pearson"] == wide["pearson"] != read["pearson"]
-    assert one["cosine.spearman"] == read["cosine.spearman"] != wide["cosine.spearman"]
+    of_task, of_features, of_meaning = (
+        results["SICKRelatedness"].metrics for results in (by_task, features, meaning)
+    )
+    assert of_task["pearson"] == of_features["pearson"] != of_meaning["pearson"]
+    assert of_task["cosine.spearman"] == of_meaning["cosine.spearman"] != of_features["cosine.spearman"]
     assert len(list(cache.iterdir())) == 3  # the features of both names are encoded once
-    assert evaluate(model, "SICK-R", data, QUICK)["SICKRelatedness"].vector_label == names[0]
+    assert evaluate(model, "SICK-R", data, QUICK)["SICKRelatedness"].vector_label == labels[0]
     for encoder in (open_model(name), model):
         np.testing.assert_allclose(
             MtebEncoder(encoder, "m").encode([{"text": ["a cat"]}]), model.encode(["a cat"])
@@ -224,9 +221,7 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
     with pytest.raises(UserError, match=r"readout=features\|meaning"):
         open_model(f"{name}?readout=wide")
     with pytest.raises(EncoderError, match="never fitted"):
-        scored(f"{tmp_path / 'plain'}?readout=meaning")
-    asked = find_source(f"{name}?structure=0.3")
-    assert (asked.vector_label, asked.for_classifiers.vector_label) == (
-        "meaning, structure 0.3",
-        "features, structure 0.3",
-    )
+        results_of(f"{tmp_path / 'plain'}?readout=meaning")
+    source = find_source(f"{name}?structure=0.3")
+    labels = (source.vector_label, source.for_classifiers.vector_label)
+    assert labels == ("meaning, structure 0.3", "features, structure 0.3")

@@ -4,7 +4,9 @@ import csv
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,14 +22,15 @@ from senteval_runner.cells import Cells
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.run import SentEvalConfig, main
 from tests.fixtures.files import differing
+from tests.fixtures.kills import run_with_interruptions
 
 Run = Callable[..., int]
 FAST = {"tasks": "CR", "protocol": "fast", "baselines": False}
 
 
-def config(tmp_path: Path, data: Path, *named: str, **options) -> SentEvalConfig:
-    places = {"data": data, "output": tmp_path / "report", "cache": tmp_path / "cache"}
-    return SentEvalConfig(**{"models": named, **places, **FAST, **options})
+def config(tmp_path: Path, data: Path, *models: str, **options) -> SentEvalConfig:
+    folders = {"data": data, "output": tmp_path / "report", "cache": tmp_path / "cache"}
+    return SentEvalConfig(**{"models": models, **folders, **FAST, **options})
 
 
 @pytest.fixture
@@ -38,29 +41,28 @@ def run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Tasks in the order in which they are computed."""
-    real, names = cells.evaluate_task, []
+def computed_tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of tasks, as soon as their computation begins."""
+    evaluate_task, names = cells.evaluate_task, []
 
-    def evaluate_task(vectors, task, *rest):
-        result = real(vectors, task, *rest)
+    def evaluate_listed_task(vectors, task, *options):
         names.append(task.name)
-        return result
+        return evaluate_task(vectors, task, *options)
 
-    monkeypatch.setattr(cells, "evaluate_task", evaluate_task)
+    monkeypatch.setattr(cells, "evaluate_task", evaluate_listed_task)
     return names
 
 
-def written(tmp_path: Path):
+def results_of(tmp_path: Path):
     return json.loads((tmp_path / "report/results.json").read_text())
 
 
-def test_results_and_resumption(tmp_path, words, run, scored, monkeypatch, capsys) -> None:
-    first = {"seeds": "1,2", "tasks": "CR,MPQA"}
-    assert run(words, "random:seq", **first) == 0
-    printed = capsys.readouterr().out
-    assert "| words.txt |" in printed and "±" in printed and "mpqa.pos" in printed and "p < 0.05" in printed
-    values = written(tmp_path)
+def test_results_and_resumption(tmp_path, words, run, computed_tasks, monkeypatch, capsys) -> None:
+    options = {"seeds": "1,2", "tasks": "CR,MPQA"}
+    assert run(words, "random:seq", **options) == 0
+    output = capsys.readouterr().out
+    assert all(part in output for part in ("| words.txt |", "±", "mpqa.pos", "p < 0.05"))
+    values = results_of(tmp_path)
     assert {(r["model"], r["seed"], r["task"]) for r in values["results"]} == {
         (model, seed, "CR") for model in ("words.txt", "random:seq") for seed in (1, 2)
     }
@@ -73,13 +75,13 @@ def test_results_and_resumption(tmp_path, words, run, scored, monkeypatch, capsy
     }
     # the second run repeats nothing, and loads no model
     monkeypatch.setattr(sources.Source, "open", lambda source, **_: None)
-    assert run(words, "random:seq", **first) == 0 and scored == ["CR"] * 4
-    assert written(tmp_path) == values
+    assert run(words, "random:seq", **options) == 0 and computed_tasks == ["CR"] * 4
+    assert results_of(tmp_path) == values
 
 
 def test_a_random_bag_stands_beside_tasks_of_structure(tmp_path, words, run) -> None:
     assert run(words, tasks="Binding") == 0
-    scores = {r["model"]: r["metrics"]["acc"] for r in written(tmp_path)["results"]}
+    scores = {r["model"]: r["metrics"]["acc"] for r in results_of(tmp_path)["results"]}
     assert set(scores) == {"words.txt", "bag:random"} and scores["bag:random"] < 20
 
 
@@ -87,10 +89,10 @@ def test_every_command_has_a_report_of_its_own_and_keeps_it() -> None:
     def folder(*models: str, **options) -> Path:
         return SentEvalConfig(models=models, **options).folder
 
-    asked = folder("runs/models/mine", tasks="CR")
-    assert asked == folder("runs/models/mine", tasks="CR", device="cpu", cache=Path("else"))
-    assert re.fullmatch(r"runs/reports/senteval/mine-CR-[0-9a-f]{6}", str(asked))
-    others = (
+    report = folder("runs/models/mine", tasks="CR")
+    assert report == folder("runs/models/mine", tasks="CR", device="cpu", cache=Path("else"))
+    assert re.fullmatch(r"runs/reports/senteval/mine-CR-[0-9a-f]{6}", str(report))
+    other_reports = (
         folder("runs/models/mine"),
         folder("runs/old/mine", tasks="CR"),
         folder("runs/models/mine", "bag:random", tasks="CR"),
@@ -99,7 +101,8 @@ def test_every_command_has_a_report_of_its_own_and_keeps_it() -> None:
         folder("runs/models/mine?structure=0.1", tasks="CR"),
         folder("m" * 300),
     )
-    assert len({asked, *others}) == 8 and all(len(other.name) < 70 for other in others)
+    assert len({report, *other_reports}) == 8
+    assert all(len(other.name) < 70 for other in other_reports)
     assert folder("mine", output=Path("there")) == Path("there")
 
 
@@ -108,71 +111,55 @@ def test_random_words_and_the_start_stand_beside_a_trained_model(
 ) -> None:
     """The start only where the tree cache of the training is still there; both are an option."""
     sizes = ["--encoder.dim", "4", "--table.dim", "4", "--loop.max-steps", "2", "--loop.batch", "8"]
-    trained = ["--views", "seq,seq", "--trees", str(toy_trees), "--name", "mine", "--device", "cpu", *sizes]
-    assert train.cli(trained) == 0
+    training = ["--views", "seq,seq", "--trees", str(toy_trees), "--name", "mine", "--device", "cpu"]
+    assert train.cli([*training, *sizes]) == 0
     mine = "runs/models/mine"
     assert run(f"{mine}?views=0-seq", f"{model}+{mine}", baselines=True) == 0
-    scored = {"mine?views=0-seq", "mine+mine", "bag:random", "start:mine"}
-    assert set(written(tmp_path)["models"]) == {r["model"] for r in written(tmp_path)["results"]} == scored
+    names, values = {"mine?views=0-seq", "mine+mine", "bag:random", "start:mine"}, results_of(tmp_path)
+    assert set(values["models"]) == {result["model"] for result in values["results"]} == names
     log = (tmp_path / "report/log.txt").read_text()
     assert log.count("left out") == 1 and f"{model}: left out before its first step" in log
-    assert run(mine) == 0 and set(written(tmp_path)["models"]) == {"mine"}
+    assert run(mine) == 0 and set(results_of(tmp_path)["models"]) == {"mine"}
     # what is added does not count: nothing that was asked for has a score
     np.savez("x.npz", sentences=np.array(["other"]), vectors=np.ones((1, 2)))
     assert run("x.npz", baselines=True) == 2
 
 
 def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
-    tmp_path, data, words, run, scored, monkeypatch
+    tmp_path, data, words, run, computed_tasks, monkeypatch
 ) -> None:
-    counting, options = cells.evaluate_task, {"tasks": "CR,MRPC,SICK-R", "seeds": "1,2"}
-    options |= {"output": Path("report"), "cache": Path("cache")}
-
-    def killed(*of):
-        if len(scored) in stops:
-            stops.remove(len(scored))
-            raise KeyboardInterrupt
-        return counting(*of)
-
-    monkeypatch.setattr(cells, "evaluate_task", killed)
-    for name, stops in (("whole", []), ("killed", [1, 2, 7])):
-        scored.clear()
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        for _ in list(stops):
-            with pytest.raises(KeyboardInterrupt):
-                run(words, "random:seq", **options)
-        assert run(words, "random:seq", **options) == 0 and len(scored) == 12, "each cell is computed once"
-    whole, again = tmp_path / "whole", tmp_path / "killed"
+    folders = {"output": Path("report"), "cache": Path("cache")}
+    evaluation = partial(run, words, "random:seq", tasks="CR,MRPC,SICK-R", seeds="1,2", **folders)
+    whole, interrupted = tmp_path / "whole", tmp_path / "interrupted"
+    for folder, before in ((whole, ()), (interrupted, (1, 2, 7))):
+        calls = run_with_interruptions(evaluation, "senteval_runner.cells.evaluate_task", before, folder)
+        assert calls == 12, "each cell is computed once"
     parts = {str(path.relative_to(whole)) for path in (whole / "report/parts").rglob("*.json")}
-    assert differing(whole, again) <= {"report/log.txt", "report/results.json", *parts}  # how long it took
-    assert not differing(whole, again, clocks=False)
+    assert differing(whole, interrupted) <= {"report/log.txt", "report/results.json", *parts}  # their times
+    assert not differing(whole, interrupted, clocks=False)
     # changed data are not taken for finished
     path = data / "downstream/CR/custrev.pos"
     path.write_text(path.read_text() + "good good\n")
-    assert run(words, **options) == 0 and scored[12:] == ["CR"] * 2
+    monkeypatch.chdir(interrupted)
+    computed_tasks.clear()
+    assert evaluation() == 0 and computed_tasks == ["CR"] * 4
 
 
 @pytest.mark.parametrize(("protocol", "library"), [("fast", "torch"), ("sklearn", "scikit-learn")])
 def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, protocol, library) -> None:
-    def place(**of: str) -> Path:
-        monkeypatch.setattr(cells, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | of)
+    def cell(**versions: str) -> Path:
+        monkeypatch.setattr(cells, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | versions)
         return Cells(tmp_path, get_protocol(protocol)).path("model", 1, "CR")
 
-    other = ({"torch", "scikit-learn"} - {library}).pop()
-    assert place() != place(**{library: "2"}) and place() == place(**{other: "2"})
+    (unused_library,) = {"torch", "scikit-learn"} - {library}
+    assert cell() != cell(**{library: "2"}) and cell() == cell(**{unused_library: "2"})
 
 
 def test_a_model_that_cannot_be_loaded_is_tried_once(tmp_path, words, run, monkeypatch) -> None:
-    tried: list[str] = []
-
-    def load_pretrained(name: str, **options: object) -> None:
-        tried.append(name)
-        raise UserError(f"model {name!r}: is not there")
-
-    monkeypatch.setattr(sources, "load_pretrained", load_pretrained)
+    load = Mock(side_effect=UserError("model 'no-model': is not there"))
+    monkeypatch.setattr(sources, "load_pretrained", load)
     assert run(words, "no-model", tasks="CR,MRPC,SICK-R,MPQA") == 0
-    assert tried == ["no-model"]
+    assert [call.args for call in load.call_args_list] == [("no-model",)]
     report = (tmp_path / "report/results.md").read_text()
     assert "| CR, MRPC, SICKRelatedness | no-model | model 'no-model': is not there |" in report
     assert "| MPQA | every model | MPQA: no such file" in report
@@ -185,23 +172,23 @@ def test_bad_vectors_are_one_line(tmp_path, data, words, run, damage) -> None:
     sentences = np.array(sorted(lines)[damage == "missing" :])
     vectors = np.random.RandomState(0).randn(len(sentences), 4).astype(np.float32)
     path = tmp_path / "given.npz"
-    saved = {"pickle": vectors.astype(object), "rows": vectors[:-1]}.get(damage, vectors)
-    np.savez(path, sentences=sentences, vectors=saved)
+    array = {"pickle": vectors.astype(object), "rows": vectors[:-1]}.get(damage, vectors)
+    np.savez(path, sentences=sentences, vectors=array)
     if damage == "truncated":
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert run(path) == 2
-    reason = written(tmp_path)["models"]["given.npz"]["skipped"]["CR"]
+    reason = results_of(tmp_path)["models"]["given.npz"]["skipped"]["CR"]
     assert ("no vector for" if damage == "missing" else "given.npz") in reason and "\n" not in reason
     # beside a good model the good one is scored
     assert run(path, f"{words}+random:seq", tasks="CR", project=5) == 0
-    assert [(r["model"], r["dim"]) for r in written(tmp_path)["results"]] == [("words.txt+random:seq", 5)]
+    assert [(r["model"], r["dim"]) for r in results_of(tmp_path)["results"]] == [("words.txt+random:seq", 5)]
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """Of trained words: all of ``words`` but "a" and "bright"; the vectors there have eight dimensions."""
-    trained = ["the", "bad", "good", "tall", "far", "dull", "poor", "near", "rich"]
-    table = WordTable(Vocabulary(trained, case="exact"), 3, views=2)
+    vocabulary = ["the", "bad", "good", "tall", "far", "dull", "poor", "near", "rich"]
+    table = WordTable(Vocabulary(vocabulary, case="exact"), 3, views=2)
     table.initialise("xavier")
     MultiViewEncoder.untrained("seq,seq", dim=4, words=table, device="cpu").save(tmp_path / "models/mine")
     return tmp_path / "models/mine"
@@ -210,5 +197,5 @@ def model(tmp_path: Path) -> Path:
 def test_every_model_of_trained_words_is_expanded(tmp_path, words, model, run) -> None:
     assert run(model, f"{model}?views=0-seq+{words}", tasks="CR,MRPC", expand=str(words)) == 0
     names = "mine?expand=words", "mine?views=0-seq?expand=words+words.txt"
-    rows = written(tmp_path)["models"]
+    rows = results_of(tmp_path)["models"]
     assert [rows[name]["dim"] for name in names] == [8, 12]

@@ -12,23 +12,23 @@ from runtime.errors import UserError
 from tests.senteval_runner.encoders import RandomBag
 
 
-def drawn(n: int, seed: int = 0) -> np.ndarray:
+def random_vectors(n: int, seed: int = 0) -> np.ndarray:
     return np.random.RandomState(seed).randn(3, n, 5).astype(np.float32)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_it_gives_back_what_it_got(tmp_path: Path, dtype: str) -> None:
     """Also when another process wrote a sentence of its own and one of ours."""
-    texts, vectors = [f"sentence {i}" for i in range(10)], drawn(10)
-    store, other = (VectorStore(tmp_path, 3, dtype) for _ in range(2))
+    texts, vectors = [f"sentence {i}" for i in range(10)], random_vectors(10)
+    store, second_store = (VectorStore(tmp_path, 3, dtype) for _ in range(2))
     store.add(texts[:6], vectors[:, :6])
     store.add(texts[6:], vectors[:, 6:])
-    other.add(["sentence 3", "another"], drawn(2, 1))
-    opened = VectorStore(tmp_path, 3, dtype)
-    assert opened.missing(["new", texts[3], "new"]) == ["new"] and opened.dim == 5
-    found = opened.get([texts[i] for i in (7, 2, 2, 9)], 1)
-    np.testing.assert_array_equal(found, vectors[1, [7, 2, 2, 9]].astype(dtype).astype(np.float32))
-    np.testing.assert_array_equal(opened.get(["another"], 2)[0], drawn(2, 1)[2, 1].astype(dtype))
+    second_store.add(["sentence 3", "another"], random_vectors(2, 1))
+    reopened = VectorStore(tmp_path, 3, dtype)
+    assert reopened.missing(["new", texts[3], "new"]) == ["new"] and reopened.dim == 5
+    rows = reopened.get([texts[i] for i in (7, 2, 2, 9)], 1)
+    np.testing.assert_array_equal(rows, vectors[1, [7, 2, 2, 9]].astype(dtype).astype(np.float32))
+    np.testing.assert_array_equal(reopened.get(["another"], 2)[0], random_vectors(2, 1)[2, 1].astype(dtype))
 
 
 @pytest.mark.usefixtures("switching")
@@ -36,8 +36,8 @@ def test_threads_share_an_encoder_and_its_store() -> None:
     bag, sentences = RandomBag(6), [[f"w{i}", f"v{i % 3}"] for i in range(64)]
     shared = OpenedEncoder(parts=[SingleEncoder(lambda: bag.encode, tokens=True)])
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda start: shared(sentences[start : start + 2]), range(0, 64, 2)))
-    np.testing.assert_allclose(np.concatenate(found), bag.encode(sentences), atol=1e-6)
+        pairs = list(pool.map(lambda start: shared(sentences[start : start + 2]), range(0, 64, 2)))
+    np.testing.assert_allclose(np.concatenate(pairs), bag.encode(sentences), atol=1e-6)
 
 
 def test_an_encoder_is_asked_once_per_sentence_over_runs(tmp_path: Path) -> None:
@@ -50,22 +50,22 @@ def test_an_encoder_is_asked_once_per_sentence_over_runs(tmp_path: Path) -> None
 
     first = run(sentences)
     (tmp_path / "00001-0.npy").write_bytes(b"half a shard")  # killed before its record
-    again = run([["d"], *sentences])
+    second = run([["d"], *sentences])
     assert bag.calls == [3, 1]
-    np.testing.assert_array_equal(again[1:], first)
+    np.testing.assert_array_equal(second[1:], first)
 
 
 @pytest.mark.parametrize("file", ["*.npy", "*.json"])
 def test_damaged_shards_are_named(tmp_path: Path, file: str) -> None:
-    VectorStore(tmp_path, 3).add(["a"], drawn(1))
+    VectorStore(tmp_path, 3).add(["a"], random_vectors(1))
     path = next(tmp_path.glob(file))
-    whole = path.read_bytes()
-    flipped = [whole[:i] + bytes([whole[i] ^ 4]) + whole[i + 1 :] for i in range(0, len(whole), 3)]
-    for damage in (b"", b"nothing", whole[:-2], *flipped):
+    content = path.read_bytes()
+    bit_flips = [content[:i] + bytes([content[i] ^ 4]) + content[i + 1 :] for i in range(0, len(content), 3)]
+    for damage in (b"", b"nothing", content[:-2], *bit_flips):
         path.write_bytes(damage)
         with pytest.raises(UserError, match=r"\.json: not a shard .*; delete"):
             VectorStore(tmp_path, 3)
-    path.write_bytes(whole)
+    path.write_bytes(content)
     for columns, dtype in ((4, "float32"), (3, "float16")):  # whole, but of another shape
         with pytest.raises(UserError, match="not a shard"):
             VectorStore(tmp_path, columns, dtype)

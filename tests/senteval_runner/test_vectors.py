@@ -10,7 +10,6 @@ from corpora.senteval.files import read_task
 from multiview.model import MultiViewEncoder
 from multiview.names import sources
 from multiview.names.sources import BoundModel
-from parsing.trees.cache import TreeCache
 from senteval_runner import evaluate, vectors
 from senteval_runner.evaluation import read_tasks
 from senteval_runner.run import main
@@ -21,17 +20,17 @@ from tests.senteval_runner.test_run import config
 TOYS = {"dep": ToyDependencyParser, "const": ToyConstituencyParser}
 
 
-def model(seen: list[tuple[str, ...]] | None = None, views: str = "dep,const", **kinds) -> MultiViewEncoder:
-    """An untrained model with toy parsers; ``seen`` collects what they parse."""
-    made = MultiViewEncoder.untrained(views, dim=6, word_dim=4)
+def model(parsed: list[tuple[str, ...]] | None = None, views: str = "dep,const", **kinds) -> MultiViewEncoder:
+    """An untrained model with toy parsers; ``parsed`` collects what they parse."""
+    encoder = MultiViewEncoder.untrained(views, dim=6, word_dim=4)
     for need, kind in TOYS.items():
-        parser = made.reader.parsers[need] = kinds.get(need, kind())
-        parser.parse = partial(listening, parser.parse, [] if seen is None else seen)
-    return made
+        parser = encoder.reader.parsers[need] = kinds.get(need, kind())
+        parser.parse = partial(parse_and_note, parser.parse, [] if parsed is None else parsed)
+    return encoder
 
 
-def listening(parse, seen, sentences):  # type: ignore[no-untyped-def]
-    seen += [tuple(tokens) for tokens in sentences]
+def parse_and_note(parse, parsed, sentences):  # type: ignore[no-untyped-def]
+    parsed += [tuple(tokens) for tokens in sentences]
     return parse(sentences)
 
 
@@ -56,49 +55,48 @@ def bound(encoder: MultiViewEncoder, trees: EvaluationTrees):
 
 
 def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
-    seen: list[tuple[str, ...]] = []
+    parsed: list[tuple[str, ...]] = []
     folder = tmp_path / "trees"
 
     def run(*tasks: str):
-        return bound(model(seen), trees_of(folder, data, *tasks))
+        return bound(model(parsed), trees_of(folder, data, *tasks))
 
     run("CR", "MPQA")  # MPQA is not there
-    assert set(seen) == sentences(data, "CR") and len(seen) == 2 * len(set(seen))  # once per view
-    seen.clear()
+    assert set(parsed) == sentences(data, "CR") and len(parsed) == 2 * len(set(parsed))  # once per view
+    parsed.clear()
     run("CR")
-    assert not seen  # another model, the same sentences
+    assert not parsed  # another model, the same sentences
     encode = run("CR", "MRPC", "WordContent")
-    assert set(seen) == sentences(data, "MRPC", "WordContent") - sentences(data, "CR")
+    assert set(parsed) == sentences(data, "MRPC", "WordContent") - sentences(data, "CR")
     assert len(list(folder.glob("senteval-*/*/manifest.json"))) == 2
     everything = [list(s) for s in sorted(sentences(data, "CR", "MRPC", "WordContent"))]
-    seen.clear()
+    parsed.clear()
     np.testing.assert_allclose(encode(everything), model().encode(everything), atol=1e-6)
-    assert not seen
+    assert not parsed
     encode([["not", "there"]])
-    assert seen == [("not", "there")] * 2  # on the fly
+    assert parsed == [("not", "there")] * 2  # on the fly
 
 
 def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
-    wanted = trees_of(tmp_path, data, "CR")
-    bound(model(), wanted)
-    other, seen = ToyDependencyParser(), []
-    other.identity = {**other.identity, "version": "2"}
-    bound(model(seen, dep=other), wanted)
-    assert set(seen) == sentences(data, "CR")
-    seen.clear()
-    bound(model(seen, views="dep,dep"), wanted)  # a cache of both views serves one of them
-    assert not seen and find_caches(tmp_path, {"dep": {"name": "nobody"}}) is None
+    trees = trees_of(tmp_path, data, "CR")
+    bound(model(), trees)
+    second_parser, parsed = ToyDependencyParser(), []
+    second_parser.identity = {**second_parser.identity, "version": "2"}
+    bound(model(parsed, dep=second_parser), trees)
+    assert set(parsed) == sentences(data, "CR")
+    parsed.clear()
+    bound(model(parsed, views="dep,dep"), trees)  # a cache of both views serves one of them
+    assert not parsed and find_caches(tmp_path, {"dep": {"name": "nobody"}}) is None
 
 
 def test_trees_of_another_device_are_found_of_other_rules_of_characters_not(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model does not mind the device, and nothing is parsed again."""
-    on_gpu, seen = ToyDependencyParser(), []
-    on_gpu.identity = {**on_gpu.identity, "device": "cuda"}
-    wanted = trees_of(tmp_path, data, "CR")
-    made, found = wanted.of(model(dep=on_gpu)), wanted.of(model(seen))
-    assert found is not None and made is not None and len(found) == len(made) and not seen
+    gpu_parser, parsed = ToyDependencyParser(), []
+    gpu_parser.identity = {**gpu_parser.identity, "device": "cuda"}
+    trees = trees_of(tmp_path, data, "CR")
+    assert len(trees.of(model(dep=gpu_parser))) == len(trees.of(model(parsed))) and not parsed
     monkeypatch.setattr(vectors, "VERSION", 0)
     assert find_caches(tmp_path, IDENTITIES) is None
 
@@ -106,7 +104,7 @@ def test_trees_of_another_device_are_found_of_other_rules_of_characters_not(
 def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) -> None:
     monkeypatch.setattr(vectors, "SHARD_SENTENCES", 8)
     folder = tmp_path / "trees"
-    wanted = trees_of(folder, data, "CR", "MRPC")
+    trees = trees_of(folder, data, "CR", "MRPC")
 
     class Killed(ToyDependencyParser):
         calls = 0
@@ -118,38 +116,35 @@ def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) 
             return super().parse(batch)
 
     with pytest.raises(KeyboardInterrupt):
-        bound(model(dep=Killed()), wanted)
-    kept = find_caches(folder, IDENTITIES)
-    assert kept is not None and len(kept) >= 3 * 8
-    seen: list[tuple[str, ...]] = []
-    bound(model(seen), wanted)
-    whole = find_caches(folder, IDENTITIES)
-    all_of_them = sentences(data, "CR", "MRPC")
-    assert len(set(seen)) == len(all_of_them) - len(kept)
-    assert whole is not None and len(whole) == len(all_of_them)
+        bound(model(dep=Killed()), trees)
+    shards_before_the_kill = find_caches(folder, IDENTITIES)
+    assert len(shards_before_the_kill) >= 3 * 8
+    parsed: list[tuple[str, ...]] = []
+    bound(model(parsed), trees)
+    count = len(sentences(data, "CR", "MRPC"))
+    assert len(set(parsed)) == count - len(shards_before_the_kill)
+    assert len(find_caches(folder, IDENTITIES)) == count
 
 
 def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch) -> None:
     """Many sentences go to workers, which load the parsers by their specification."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    untrained = MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)  # the builtin parsers
-    a = trees_of(here, data, "CR").of(untrained)
+    encoder = MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)  # the builtin parsers
+    trees = trees_of(tmp_path / "here", data, "CR").of(encoder)
     monkeypatch.setattr(vectors, "MIN_SENTENCES_FOR_WORKERS", 0)
-    b = trees_of(there, data, "CR").of(untrained)
-    assert isinstance(a, TreeCache) and isinstance(b, TreeCache) and len(a) == len(b)
-    one, other = a.read(0, len(a)), b.read(0, len(b))
-    for field in one.fields:
-        np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+    trees_of_workers = trees_of(tmp_path / "there", data, "CR").of(encoder)
+    batch, batch_of_workers = (cache.read(0, len(cache)) for cache in (trees, trees_of_workers))
+    for field in batch.fields:
+        np.testing.assert_array_equal(getattr(batch, field), getattr(batch_of_workers, field))
 
 
 def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> None:
-    seen: list[tuple[str, ...]] = []
-    plain = evaluate(model(), ["CR", "SICK-R"], data, "fast")
-    cached = evaluate(model(seen), ["CR", "SICK-R"], data, "fast", trees=tmp_path / "trees")
-    assert set(seen) == sentences(data, "CR", "SICK-R")
-    for task in plain:
-        assert plain[task].metrics == pytest.approx(cached[task].metrics, abs=1e-3)
-    seen.clear()
-    monkeypatch.setattr(sources.Source, "model", lambda source, device, parsers: model(seen))
+    parsed: list[tuple[str, ...]] = []
+    without_cache = evaluate(model(), ["CR", "SICK-R"], data, "fast")
+    with_cache = evaluate(model(parsed), ["CR", "SICK-R"], data, "fast", trees=tmp_path / "trees")
+    assert set(parsed) == sentences(data, "CR", "SICK-R")
+    for task in without_cache:
+        assert without_cache[task].metrics == pytest.approx(with_cache[task].metrics, abs=1e-3)
+    parsed.clear()
+    monkeypatch.setattr(sources.Source, "model", lambda source, device, parsers: model(parsed))
     options = config(tmp_path, data, "random:dep,const", tasks="CR,SICK-R", trees=tmp_path / "trees")
-    assert main(options) == 0 and not seen
+    assert main(options) == 0 and not parsed

@@ -37,9 +37,9 @@ SMALL: dict[str, int] = {"layers": 1, "width": 32, "vocabulary": 300, "seed": 1}
 def rising_and_falling(peak: float) -> Callable[[int, int], float]:
     """The rate rises over a tenth of the run, then falls to 0 (BURT)."""
 
-    def rate(done: int, steps: int) -> float:
-        rising = max(1, round(0.1 * steps))
-        return peak * min(1.0, (done + 1) / rising) * min(1.0, (steps - done) / (steps - rising))
+    def rate(step: int, steps: int) -> float:
+        rise = max(1, round(0.1 * steps))
+        return peak * min(1.0, (step + 1) / rise) * min(1.0, (steps - step) / (steps - rise))
 
     return rate
 
@@ -92,15 +92,15 @@ def train_faq(folder: Path) -> list[Path]:
     """25 steps of a FAQ encoder on retrieved negatives."""
     model, place = small_bert(folder / "bert", TEXTS), folder / "toy"
     data = read_faq(place if place.exists() else write_set(place))
-    opened = open_model(model, cache=None, device="cpu")
-    frozen = embed_set(data, opened)
-    guide = (frozen["query"] @ frozen["question"].T)[data.train]
+    encoder = open_model(model, cache=None, device="cpu")
+    vectors = embed_set(data, encoder)
+    guide = (vectors["query"] @ vectors["question"].T)[data.train]
     queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
     draw = labelled_pairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
     with patch.object(training, "BATCH", 24):
         device = torch.device("cpu")
-        tower = training.tunable_tower(opened, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
+        tower = training.tunable_tower(encoder, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
         training.tune_pairs(tower, draw, "faq", folder=folder / "state", seed=0, epochs=5, learning_rate=1e-3)
     scores = cosines(tower, [data.queries[row] for row in data.test], data.questions)
     np.save(folder / "scores.npy", scores)
@@ -124,27 +124,27 @@ def passage_scores(folder: Path) -> dict[str, Any]:
         patch.multiple(methods, train_scorer=train_scorer_beside, **double),
     ):
         assert passages([str(place), *options, "--output", str(folder / "passages")]) == 0
-    found: dict[str, Any] = {"trained": []}
+    figures: dict[str, Any] = {"trained": []}
     for cell in json.loads((folder / "passages" / "results.json").read_text())["cells"]:
         label = cell["cell"].removeprefix("wikiqa: ")
         if "BM25" in label or "cosine" in label:
-            found |= {f"{label} {metric}": cell[metric] for metric in ("mrr", "map", "p@1", "s@5", "r@1")}
+            figures |= {f"{label} {metric}": cell[metric] for metric in ("mrr", "map", "p@1", "s@5", "r@1")}
         else:
-            found["trained"].append(label)
-    return found
+            figures["trained"].append(label)
+    return figures
 
 
 def train_scorer_beside(scorer: Module, train_part: Part, dev: Part, **options: Any) -> list[float]:
     """:func:`train_scorer`, whose weights are held against float64 after every step."""
-    expected = iter(ranker_weights(scorer, train_part, **options))
+    weights_of_steps = iter(ranker_weights(scorer, train_part, **options))
 
     def compare(*_: Any) -> None:
-        torch.testing.assert_close(dict(scorer.named_parameters()), next(expected), rtol=0, atol=1e-8)
+        torch.testing.assert_close(dict(scorer.named_parameters()), next(weights_of_steps), rtol=0, atol=1e-8)
 
     hook = register_optimizer_step_post_hook(compare)
     curve = train_scorer(scorer, train_part, dev, **options)
     hook.remove()
-    assert next(expected, None) is None
+    assert next(weights_of_steps, None) is None
     return curve
 
 
@@ -154,7 +154,7 @@ SECTIONS: Mapping[str, Section] = {
     "faq encoder": Section(train_faq, burt_recipe(1e-3)),
     "passages": Section(passage_scores, burt_recipe(1e-3), 2),
 }
-KILLED: Mapping[str, Callable[[Path], list[Path]]] = {
+TRAININGS: Mapping[str, Callable[[Path], list[Path]]] = {
     "burt": train_burt,
     "faq": train_faq,
 }

@@ -37,15 +37,15 @@ def refuse(work: Path) -> Figures:
 
 
 def test_finished_cells_are_kept_and_a_damaged_one_is_computed_again(tmp_path: Path) -> None:
-    found = Run(tmp_path).figures({1: cell("a", 0.5), 2: cell("b", 1)})
-    assert found == {1: {"value": 0.5}, 2: {"value": 1}}
+    figures = Run(tmp_path).figures({1: cell("a", 0.5), 2: cell("b", 1)})
+    assert figures == {1: {"value": 0.5}, 2: {"value": 1}}
     assert not list((tmp_path / "unfinished").iterdir())
-    again = {1: cell("a", refuse), 2: cell("b", refuse)}
-    assert Run(tmp_path).figures(again) == found
+    finished_cells = {1: cell("a", refuse), 2: cell("b", refuse)}
+    assert Run(tmp_path).figures(finished_cells) == figures
     for record in (tmp_path / "cells").iterdir():
         record.write_text(record.read_text().replace("0.5", "0.6"))
     run = Run(tmp_path)
-    assert run.figures(again) == {2: {"value": 1}} and run.left_out == {"no such data": ["a"]}
+    assert run.figures(finished_cells) == {2: {"value": 1}} and run.left_out == {"no such data": ["a"]}
 
 
 def test_a_cell_with_a_folder_vouches_for_its_files(tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ def test_a_cell_with_a_folder_vouches_for_its_files(tmp_path: Path) -> None:
 
 def toy(config: ToyConfig, run: Run) -> Page:
     cells = {n: cell(f"cell {n}", n * config.rate) for n in range(3)} if config.rate else {}
-    found = run.figures(cells | {9: cell("9", refuse)})
-    return Page("Toy", [Section("Values", [str(sum(one["value"] for one in found.values()))])])
+    figures = run.figures(cells | {9: cell("9", refuse)}).values()
+    return Page("Toy", [Section("Values", [str(sum(row["value"] for row in figures))])])
 
 
 def test_the_report_has_the_page_and_what_was_left_out(tmp_path: Path) -> None:
     assert run_study(ToyConfig(output=tmp_path), toy) == 2
-    shown = (tmp_path / "report.md").read_text()
-    assert "3.0" in shown and "9: no such data" in shown
+    report = (tmp_path / "report.md").read_text()
+    assert "3.0" in report and "9: no such data" in report
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["cells"][2] == {"cell": "cell 2", "value": 2.0} and results["config"]["rate"] == 1.0
     with pytest.raises(UserError, match="9: no such data"):
@@ -112,6 +112,6 @@ def test_what_cannot_be_read_is_refused_before_anything_is_imported(
 
 def test_one_of_several_that_can_be_read_is_enough(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    here = (Path("gone"), tmp_path)
-    check_inputs(ToyConfig(models=("gone.vec", "bag:random"), texts=here, output=Path("new")))
+    texts = (Path("gone"), tmp_path)
+    check_inputs(ToyConfig(models=("gone.vec", "bag:random"), texts=texts, output=Path("new")))
     check_inputs(ToyConfig())

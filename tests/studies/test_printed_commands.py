@@ -2,8 +2,6 @@
 
 import gzip
 import lzma
-import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -12,32 +10,16 @@ import pytest
 
 from corpora.senteval.tasks import STS_SUBSETS
 from studies.analogies.questions import FILE, read_questions, write_questions
-from tests.conftest import ROOT
+from tests.fixtures.pages import printed_commands, run_small
+from tests.fixtures.processes import ROOT
+from tests.fixtures.senteval import write_sts, write_word_vectors
 from tests.fixtures.senteval import write_tasks as write_senteval
 from tests.fixtures.transformers import build
 from tests.studies.faq.test_faq import write_set
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_tasks
 from tests.studies.passages import passage_sets
-from tests.test_commands import cli_of
 
 pytestmark = pytest.mark.repo
-COMMAND = re.compile(
-    r"^ {4}python -m ([\w.]+)( (?:.*\\\n)*.*)$|`python -m ((?:studies|multiview|parsing)[\w.]*)([^`]*)`",
-    re.MULTILINE,
-)
-SMALL = {
-    "multiview.train": "--device cpu --table.dim 16 --table.expand 0 --encoder.dim 16 --loop.batch 6"
-    " --loop.max-steps 2",
-    "parsing.run": "--workers 1",
-    "senteval_runner.run": "--tasks CR --protocol fast --data SENTEVAL",
-    "studies.analogies": "--questions questions.tsv",
-    "studies.burt": "--epochs 0.2 --batch-size 8 --evaluate-every 100",
-    "studies.faq": "--runs 1 --epochs 1",
-    "studies.layers": "--tasks CR,SICKEntailment --protocol fast --poolings mean --mlp 2",
-    "studies.multitask": "--epochs 1 --batch-size 16 --limit 30",
-    "studies.passages": "--epochs 1 --cross-epochs 0.1",
-}
-"""Options that make a command small, added to those that are printed."""
 STANDS_FOR = {"MODEL": "builtin", "all,SNLI": "CR,SICKEntailment"}
 PAGES = [*sorted((ROOT / "docs/papers").glob("*.md")), ROOT / "docs/studies.md"]
 ENCODERS = (
@@ -55,19 +37,12 @@ TEXT = (
 )
 
 
-def write_sts(senteval: Path) -> None:
-    """STS12 to STS16, a few pairs each."""
-    pairs = [(f"the {a} thing", f"a {b} thing", i % 5 + 0.5) for i, (a, b) in enumerate(SYNONYMS)]
-    for year, subsets in STS_SUBSETS.items():
-        folder = senteval / f"downstream/STS/{year}-en-test"
-        folder.mkdir(parents=True)
-        for name in subsets:
-            (folder / f"STS.input.{name}.txt").write_text("".join(f"{a}\t{b}\n" for a, b, _ in pairs))
-            (folder / f"STS.gs.{name}.txt").write_text("".join(f"{score}\n" for *_, score in pairs))
-
-
 def write_pairs() -> None:
-    """NLI, PPDB, Quora, words and SemEval-2013 under the names that they were published with."""
+    """STS, NLI, PPDB, Quora, words and SemEval-2013 under the names that they were published with."""
+    rows = [(f"the {a} thing", f"a {b} thing", i % 5 + 0.5) for i, (a, b) in enumerate(SYNONYMS)]
+    for year, subsets in STS_SUBSETS.items():
+        for subset in subsets:
+            write_sts(Path("SENTEVAL"), year, subset, rows)
     for name in ("snli_1.0_train", "multinli_1.0_train", "NLI"):
         write_jsonl(Path(f"{name}.jsonl"), nli_rows(60, 1))
     dev = ("snli_1.0_dev", "snli_1.0_test", "multinli_1.0_dev_matched", "multinli_1.0_dev_mismatched")
@@ -95,11 +70,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("papers")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        write_senteval(Path("SENTEVAL"))
         write_pairs()
-        write_sts(write_senteval(Path("SENTEVAL")))
         write_tasks(Path("DATA"))
         benchmark = "downstream/STS/STSBenchmark"
         shutil.copytree(Path("DATA/senteval") / benchmark, Path("SENTEVAL") / benchmark)
+        shutil.copytree("SENTEVAL", "DATA/senteval", dirs_exist_ok=True)
         write_set(Path("FAQ"))
         for name in ("wikiqa", *passage_sets.PAPER):
             getattr(passage_sets, f"write_{name.removesuffix('-t')}")(Path(name))
@@ -107,14 +83,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("QUESTIONS").write_text(TEXT)
         family = [q for q in read_questions(FILE) if q.category == "male-female" and q.name[-2:] == "00"]
         write_questions(Path("questions.tsv"), family)
-        rows = [
-            f"{word} {place} {place * place % 7} 1\n"
-            for place, word in enumerate(sorted(set(TEXT.lower().split())))
-        ]
-        Path("glove.840B.300d.txt").write_text("".join(rows))
+        write_word_vectors(Path("glove.840B.300d.txt"), sorted(set(TEXT.lower().split())))
         Path("DATA/umbc").mkdir()
-        tagged = "\n\n".join(" ".join(f"{w}_NN" for w in part.split()) for part in TEXT.split("\n\n") * 4)
-        Path("DATA/umbc/delorme.com_shu.pages_1.possf2").write_text(tagged)
+        blocks = [" ".join(f"{word}_NN" for word in part.split()) for part in TEXT.split("\n\n") * 4]
+        Path("DATA/umbc/delorme.com_shu.pages_1.possf2").write_text("\n\n".join(blocks))
         for kind, name in (("dep", "FOLDER"), ("const", "benepar_en3")):
             shutil.copytree(ROOT / f"parsing/builtin/{kind}-v3", name)
         small = build(Path("tiny"), "bert", layers=12, width=4)
@@ -123,24 +95,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def printed_commands(page: Path) -> list[tuple[str, list[str]]]:
-    """Modules and their options, from blocks and from lines; not those that show a refusal ($)."""
-    found = COMMAND.findall(page.read_text(encoding="utf-8"))
-    return [(a or b, shlex.split((x or y).replace("\\\n", " "))) for a, x, b, y in found]
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_printed_command_runs(page: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(data)
     monkeypatch.setenv("MULTIVIEW_DATA", str(data / "DATA"))
-    commands = printed_commands(page)
+    commands = printed_commands(page.read_text(encoding="utf-8"))
     assert commands
     for module, words in commands:
-        small = SMALL.get(module, "").split()
         words = [STANDS_FOR.get(word, word) for word in words]
-        assert cli_of(module)([*words, *small]) == 0, (module, words)
+        run_small(module, words)
         if module == "studies.sentences":
             lines = Path(words[0]).read_text().split("\n")[:-1]
             vectors = np.random.default_rng(0).normal(size=(len(lines), 4))

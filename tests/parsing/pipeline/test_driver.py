@@ -23,8 +23,8 @@ from parsing.text_parser import TextParser
 from parsing.trees.cache import Manifest, TreeCache
 from runtime.errors import UserError
 from runtime.files import lock_folder, sha256_file
-from tests.conftest import ROOT
 from tests.fixtures.files import differing
+from tests.fixtures.processes import ROOT
 from tests.parsing.pipeline.toy_parsers import (
     FailingDependencyParser,
     ToyDependencyParser,

@@ -37,8 +37,8 @@ def short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_demo_on_short_books(tmp_path: Path, monkeypatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     demo.main(demo.DemoConfig(output=Path("demo")))
-    told = capfd.readouterr().out
-    assert told.index("praised/VBD  (root") < told.index("$ python -m parsing.run books")
+    output = capfd.readouterr().out
+    assert output.index("praised/VBD  (root") < output.index("$ python -m parsing.run books")
     page = Path("demo/report.html").read_text(encoding="utf-8")
     for title in ("What training gained", "Validation loss", "Nearest sentences", "means the same"):
         assert title in page

@@ -15,6 +15,7 @@ from senteval_runner.protocol.features import design
 from tests.oracles import senteval as oracle
 
 Problem = tuple[np.ndarray, np.ndarray]
+Fits = list[batched.Fit]
 
 
 def problem(n: int, d: int, classes: int) -> Problem:
@@ -23,9 +24,10 @@ def problem(n: int, d: int, classes: int) -> Problem:
     return (0.5 * rng.randn(n, d) + 0.4 * rng.randn(classes, d)[y]).astype(np.float32), y
 
 
-def train(of: Problem, fits: list[batched.Fit], protocol: Protocol, seed: int) -> list[batched.FitResult]:
-    classes = int(of[1].max()) + 1
-    return classify.TorchBackend(design([of[0]]), of[1], classes, protocol, seed, ()).train(fits, keep=True)
+def train(data: Problem, fits: Fits, protocol: Protocol, seed: int) -> list[batched.FitResult]:
+    x, y = data
+    backend = classify.TorchBackend(design([x]), y, int(y.max()) + 1, protocol, seed, ())
+    return backend.train(fits, keep=True)
 
 
 VARIANTS = {
@@ -44,21 +46,21 @@ def test_search_equals_one_model_at_a_time(variant: str) -> None:
 
 
 def test_best_weights_equal_the_module_s_and_global_generators_stay() -> None:
-    x, y = of = problem(150, 6, 2)
+    x, y = problem(150, 6, 2)
     np.random.seed(3)
     torch.manual_seed(3)
     before = np.random.get_state()[1].copy(), torch.get_rng_state()
     fit = batched.split_fit(np.arange(150), 1e-3, 5)
-    [fitted], [again] = (train(of, [fit], get_protocol("default"), 5) for _ in range(2))
+    [first], [second] = (train((x, y), [fit], get_protocol("default"), 5) for _ in range(2))
     np.testing.assert_array_equal(before[0], np.random.get_state()[1])
     assert torch.equal(before[1], torch.get_rng_state())
-    weight = fitted.weights[0][0]
-    assert torch.equal(weight, again.weights[0][0])
-    published = Protocol(name="SentEval", batch_size=64, tenacity=5, epoch_size=4, max_epoch=200)
-    plain = oracle.Classifier(6, 2, 1e-3, 5, published)
-    plain.fit(x, y, split=0.05)
-    torch.testing.assert_close(weight[:, :-1], plain.model[0].weight.detach(), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(weight[:, -1], plain.model[0].bias.detach(), rtol=1e-4, atol=1e-5)
+    weight = first.weights[0][0]
+    assert torch.equal(weight, second.weights[0][0])
+    protocol = Protocol(name="SentEval", batch_size=64, tenacity=5, epoch_size=4, max_epoch=200)
+    classifier = oracle.Classifier(6, 2, 1e-3, 5, protocol)
+    classifier.fit(x, y, split=0.05)
+    torch.testing.assert_close(weight[:, :-1], classifier.model[0].weight.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(weight[:, -1], classifier.model[0].bias.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_given_split_equals_the_oracle() -> None:
@@ -74,17 +76,17 @@ def test_a_given_split_equals_the_oracle() -> None:
 
 def test_groups_compaction_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol = dataclasses.replace(get_protocol("default"), kfold=4, tenacity=1, nhid=3)
-    of = problem(90, 5, 2)
-    folds = StratifiedKFold(4, shuffle=True, random_state=1).split(*of)
+    data = problem(90, 5, 2)
+    folds = StratifiedKFold(4, shuffle=True, random_state=1).split(*data)
     fits = [batched.Fit(train=a, dev=b, l2=TORCH_REGULARISERS) for a, b in folds]
     with torch_threads(2):
-        together = train(of, fits, protocol, 1)
+        in_one_group = train(data, fits, protocol, 1)
         monkeypatch.setattr(batched, "GROUP_BYTES", 1)
-        side_by_side = train(of, fits, protocol, 1)
+        in_groups = train(data, fits, protocol, 1)
         assert torch.get_num_threads() == 2
     with torch_threads(1):
-        alone = train(of, fits, protocol, 1)
-    for a, b, c in zip(together, side_by_side, alone, strict=True):
+        on_one_thread = train(data, fits, protocol, 1)
+    for a, b, c in zip(in_one_group, in_groups, on_one_thread, strict=True):
         assert a.score == b.score == c.score
         torch.testing.assert_close(a.weights, b.weights, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(b.weights, c.weights, rtol=0, atol=0)
@@ -95,5 +97,5 @@ def test_wide_products_equal_plain_ones(folds: int) -> None:
     torch.manual_seed(0)
     a = torch.randn(folds, 8, 4097)
     for b in (torch.randn(folds, 4097, 64), torch.randn(folds, 64, 4097).mT):
-        found = batched.fold_products(a, b, 8 * 4097)
-        torch.testing.assert_close(found, torch.bmm(a, b), rtol=1e-4, atol=1e-3)
+        products = batched.fold_products(a, b, 8 * 4097)
+        torch.testing.assert_close(products, torch.bmm(a, b), rtol=1e-4, atol=1e-3)

@@ -17,21 +17,20 @@ from tests.senteval_runner.encoders import Letters
 
 def test_binding_is_strict_and_a_tie_is_wrong() -> None:
     cosines = {"passive": np.array([0.7, 0.7, 0.9, 0.1]), "x": np.array([1.0, 0.2, 0.5, 0.4])}
-    expected = {"acc": 75, "low": 50, "high": 100, "passive.acc": 50, "x.acc": 100}
-    assert binding_scores(cosines, fillings=1) == expected
+    scores = {"acc": 75, "low": 50, "high": 100, "passive.acc": 50, "x.acc": 100}
+    assert binding_scores(cosines, fillings=1) == scores
 
 
 def test_pair_scores_equal_a_loop() -> None:
-    drawn = np.random.default_rng(0)
-    cosine, gold = drawn.standard_normal(30), drawn.integers(2, size=30)
-    scores = pair_scores(gold, cosine)
-    ranked = sorted(zip(cosine, gold, strict=True), reverse=True)
-    positives = [rank for rank, (_, same) in enumerate(ranked, start=1) if same]
-    ap = np.mean([(place + 1) / rank for place, rank in enumerate(positives)])
-    best = max(sum(same == (rank < k) for rank, (_, same) in enumerate(ranked)) for k in range(31))
-    above = np.mean([a > b for a, g in ranked if g for b, h in ranked if not h])
-    assert scores["ap"] == pytest.approx(100 * ap) and scores["acc"] == pytest.approx(100 * best / 30)
-    assert scores["auc"] == pytest.approx(100 * above)
+    generator = np.random.default_rng(0)
+    cosine, gold = generator.standard_normal(30), generator.integers(2, size=30)
+    pairs = sorted(zip(cosine, gold, strict=True), reverse=True)
+    ranks = [rank for rank, (_, label) in enumerate(pairs, start=1) if label]
+    ap = np.mean([(place + 1) / rank for place, rank in enumerate(ranks)])
+    hits = max(sum(label == (rank < k) for rank, (_, label) in enumerate(pairs)) for k in range(31))
+    auc = np.mean([a > b for a, g in pairs if g for b, h in pairs if not h])
+    scores = {"ap": 100 * ap, "acc": 100 * hits / 30, "auc": 100 * auc}
+    assert pair_scores(gold, cosine) == pytest.approx(scores)
 
 
 def test_triplets_are_right_if_the_first_pair_is_the_nearest() -> None:
@@ -54,11 +53,11 @@ def test_tasks_of_structure_by_counts_of_words(tmp_path) -> None:
     )
 
     results = evaluate(Letters(), "Binding,SemAntoNeg,Opposites,SugarCrepe++", tmp_path)
-    binding, opposed = results["Binding"], results["SemAntoNeg"]
+    binding, negation = results["Binding"], results["SemAntoNeg"]
     assert binding["acc"] < 5 and binding.rows["passive"] == 2 * 20 * 6  # the same letters
-    assert opposed.metrics["acc"] == 0 and len(opposed.predictions["all"]) == 3
-    skipped = results.skipped
-    assert set(skipped) == {"Opposites", "SugarCrepe++"} and "swap_obj" in skipped["SugarCrepe++"]
+    assert negation.metrics["acc"] == 0 and len(negation.predictions["all"]) == 3
+    assert set(results.skipped) == {"Opposites", "SugarCrepe++"}
+    assert "swap_obj" in results.skipped["SugarCrepe++"]
 
 
 def test_ranks_of_neighbours_are_those_of_a_loop_over_all_pairs() -> None:
@@ -67,14 +66,14 @@ def test_ranks_of_neighbours_are_those_of_a_loop_over_all_pairs() -> None:
         title: random.standard_normal((size, 5)).astype(np.float32) for title, size in (("a", 7), ("b", 4))
     }
     together = np.concatenate(list(books.values())).astype(np.float64)
-    for title, found in neighbour_ranks(books).items():
+    for title, ranks in neighbour_ranks(books).items():
         rows = (books[title] - together.mean(axis=0)) / together.std(axis=0)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        for place, rank in enumerate(found):
+        for place, rank in enumerate(ranks):
             cosines = rows @ rows[place]
-            near = [cosines[n] for n in (place - 1, place + 1) if 0 <= n < len(rows)]
-            far = [cosine for n, cosine in enumerate(cosines) if abs(n - place) > 1]
-            assert rank == 1 + sum(cosine >= max(near) for cosine in far)
+            nearest = max(cosines[n] for n in (place - 1, place + 1) if 0 <= n < len(rows))
+            far_cosines = [cosine for n, cosine in enumerate(cosines) if abs(n - place) > 1]
+            assert rank == 1 + sum(cosine >= nearest for cosine in far_cosines)
     constant = neighbour_scores(neighbour_ranks({"a": np.ones((9, 3), np.float32)}))
     assert constant["acc"] == 0
 

@@ -14,7 +14,7 @@ from senteval_runner import evaluate
 from tests.senteval_runner.encoders import RandomBag
 
 pytestmark = pytest.mark.data
-EXPECTED = {
+SCORES_OF_THE_TOOLKIT = {
     "MRPC": {"devacc": 71.27, "acc": 71.07, "f1": 81.25},
     "SICKEntailment": {"devacc": 78.40, "acc": 78.02},
     "SICKRelatedness": {"pearson": 0.7254, "spearman": 0.6803, "mse": 0.4833},
@@ -35,19 +35,19 @@ def scores(data_folder: Path, task: str, protocol: str = "default") -> dict[str,
     return dict(result.metrics)
 
 
-@pytest.mark.parametrize("task", EXPECTED)
+@pytest.mark.parametrize("task", SCORES_OF_THE_TOOLKIT)
 def test_scores_are_those_of_the_original_toolkit(data_folder: Path, task: str) -> None:
-    found = scores(data_folder, task)
-    for name, value in EXPECTED[task].items():
-        assert found[name] == pytest.approx(value, abs=ROWS if value > 1 else 1e-3), name
+    metrics = scores(data_folder, task)
+    for name, value in SCORES_OF_THE_TOOLKIT[task].items():
+        assert metrics[name] == pytest.approx(value, abs=ROWS if value > 1 else 1e-3), name
 
 
 def test_trec_by_scikit_learn(data_folder: Path, command) -> None:  # type: ignore[no-untyped-def]
     """L-BFGS stops before convergence: of two kernels of OpenBLAS, 66.69 and 73.0, 66.73 and 72.8."""
-    done = command("tests.senteval_runner.protocol.test_golden", data_folder)
-    found = literal_eval(done.stdout)
-    assert found["devacc"] == pytest.approx(66.71, abs=ROWS), done.stderr
-    assert found["acc"] == pytest.approx(72.9, abs=2 * ROWS)
+    process = command("tests.senteval_runner.protocol.test_golden", data_folder)
+    metrics = literal_eval(process.stdout)
+    assert metrics["devacc"] == pytest.approx(66.71, abs=ROWS), process.stderr
+    assert metrics["acc"] == pytest.approx(72.9, abs=2 * ROWS)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ printable = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Cn")), max_
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 
 
-def parsed(*blocks: Table | Figure) -> ET.Element:
+def page_tree(*blocks: Table | Figure) -> ET.Element:
     return ET.fromstring(Page("P", [Section("S", blocks)]).html().split("\n", 1)[1])
 
 
@@ -23,10 +23,9 @@ def parsed(*blocks: Table | Figure) -> ET.Element:
 @given(st.lists(st.tuples(printable, numbers | st.none()), min_size=1, max_size=4))
 def test_tables_hold_the_same_cells_in_both_outputs(rows) -> None:  # type: ignore[no-untyped-def]
     table = Table(["<a>", Column("b & c", best="high")], rows)
-    found = [
-        [cell.text or "" for cell in row.iterfind("td")] for row in parsed(table).iterfind(".//tbody/tr")
-    ]
-    assert found == [[name, format_cell(value)] for name, value in rows]
+    html_rows = page_tree(table).iterfind(".//tbody/tr")
+    texts = [[cell.text or "" for cell in row.iterfind("td")] for row in html_rows]
+    assert texts == [[name, format_cell(value)] for name, value in rows]
     lines = table.markdown().splitlines()
     assert len(lines) == 2 + len(rows) and lines[0] == "| \\<a> | b & c |"
     assert all(format_cell(value) in line for (_, value), line in zip(rows, lines[2:], strict=True))
@@ -36,7 +35,7 @@ def test_best_values_are_marked_ties_too_quoted_rows_never() -> None:
     rows = [["a", 1.0, 3.0, None], ["b", 2.0, Score(1.0, 0.1), 5.0], ["c", 2.001, None, None]]
     columns = ["m", Column("one", best="high"), Column("other", best="low"), Column("alone", best="high")]
     table = Table(columns, rows, quoted_rows=[["d", "9.9", None, None]], quoted_source="Theirs")
-    best = [cell.text for cell in parsed(table).iterfind(".//td") if "best" in cell.get("class", "")]
+    best = [cell.text for cell in page_tree(table).iterfind(".//td") if "best" in cell.get("class", "")]
     assert best == ["2.00", "1.00 ± 0.10", "2.00"]
     assert table.markdown().count("**") == 2 * len(best)
     assert table.markdown().splitlines()[5:] == ["| d † | 9.9 | – | – |", "", "† Theirs."]
@@ -75,9 +74,9 @@ def test_figures_are_images_whatever_the_names() -> None:
         for _ in range(2)
     ]
     assert drawings[0] == drawings[1]  # equal input, equal bytes
-    images = list(parsed(*drawings[0]).iter("img"))
+    images = list(page_tree(*drawings[0]).iter("img"))
     assert images[0].get("alt") == '"<&>'
     for image in images:
-        kind, encoded = str(image.get("src")).split(",", 1)
+        kind, content = str(image.get("src")).split(",", 1)
         assert kind == "data:image/svg+xml;base64"
-        assert ET.fromstring(base64.b64decode(encoded)).tag.endswith("svg")
+        assert ET.fromstring(base64.b64decode(content)).tag.endswith("svg")

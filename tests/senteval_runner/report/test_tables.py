@@ -17,57 +17,57 @@ from tests.senteval_runner.test_run import run as run
 Parts = dict[str, np.ndarray]
 
 
-def result(task: str, predicted: Parts, gold: Parts, **metrics: float) -> TaskResult:
+def result(task: str, predictions: Parts, gold: Parts, **metrics: float) -> TaskResult:
     return TaskResult(
         task=task,
         metrics=metrics,
         dim=3,
         rows={},
-        predictions={name: values.tolist() for name, values in predicted.items()},
-        gold={name: gold[name].tolist() for name in predicted},
+        predictions={name: values.tolist() for name, values in predictions.items()},
+        gold={name: gold[name].tolist() for name in predictions},
     )
 
 
-def p_value(one: TaskResult, other: TaskResult, metric: str) -> float:
-    return p_of_difference(resample_score(one, metric), resample_score(other, metric))
+def p_value(first: TaskResult, second: TaskResult, metric: str) -> float:
+    return p_of_difference(resample_score(first, metric), resample_score(second, metric))
 
 
-def p_by_hand(ahead, n: int, draws: int) -> float:  # type: ignore[no-untyped-def]
+def p_by_hand(difference, n: int, draws: int) -> float:  # type: ignore[no-untyped-def]
     rng = np.random.RandomState(1)
-    drawn = np.array([ahead(rng.randint(0, n, n)) for _ in range(draws)])
-    return min(1.0, 2 * float((drawn * np.sign(ahead(np.arange(n))) <= 0).mean()))
+    differences = np.array([difference(rng.randint(0, n, n)) for _ in range(draws)])
+    return min(1.0, 2 * float((differences * np.sign(difference(np.arange(n))) <= 0).mean()))
 
 
-@pytest.mark.parametrize("ranked", [False, True])
-def test_bootstrap_of_correlations(ranked: bool) -> None:
+@pytest.mark.parametrize("of_ranks", [False, True])
+def test_bootstrap_of_correlations(of_ranks: bool) -> None:
     """Human scores tie, subsets lie in another order, and a resample holds some pairs several times."""
     rng = np.random.RandomState(5)
     gold = {name: np.round(rng.rand(n) * 5) for name, n in (("OnWN", 60), ("FNWN", 30))}
-    metric = "concatenated.spearman" if ranked else "all.pearson.mean"
+    metric = "concatenated.spearman" if of_ranks else "all.pearson.mean"
 
-    def scored(noise: float, names: list[str]) -> TaskResult:
+    def noisy_result(noise: float, names: list[str]) -> TaskResult:
         rows = {name: np.round(gold[name] + noise * rng.randn(len(gold[name])), 1) for name in names}
         return result("STS13", rows, gold)
 
-    one, other = scored(2.0, ["OnWN", "FNWN"]), scored(2.4, ["FNWN", "OnWN"])
-    sides = (one.predictions, other.predictions, gold)
-    names = [["OnWN", "FNWN"]] if ranked else [["OnWN"], ["FNWN"]]
-    flat = [[np.concatenate([of[name] for name in part]) for of in sides] for part in names]
-    if ranked:
-        flat = [[rankdata(values) for values in part] for part in flat]
+    first, second = noisy_result(2.0, ["OnWN", "FNWN"]), noisy_result(2.4, ["FNWN", "OnWN"])
+    sides = (first.predictions, second.predictions, gold)
+    names = [["OnWN", "FNWN"]] if of_ranks else [["OnWN"], ["FNWN"]]
+    parts = [[np.concatenate([side[name] for name in part]) for side in sides] for part in names]
+    if of_ranks:
+        parts = [[rankdata(values) for values in part] for part in parts]
 
-    def ahead(rows: np.ndarray) -> float:
-        found = []
-        for part in flat:
-            a, b, wanted = (values[rows[rows < len(values)]] for values in part)
-            found.append(pearsonr(a, wanted).statistic - pearsonr(b, wanted).statistic)
-        return float(np.mean(found))
+    def difference(rows: np.ndarray) -> float:
+        differences = []
+        for part in parts:
+            a, b, scores = (values[rows[rows < len(values)]] for values in part)
+            differences.append(pearsonr(a, scores).statistic - pearsonr(b, scores).statistic)
+        return float(np.mean(differences))
 
-    difference = resample_score(one, metric).score - resample_score(other, metric).score
-    assert difference == pytest.approx(ahead(np.arange(90)))
-    if ranked:
-        expected = p_by_hand(ahead, 90, 1000)
-        assert 0.02 < expected < 0.9 and p_value(one, other, metric) == pytest.approx(expected, abs=0.05)
+    score = resample_score(first, metric).score - resample_score(second, metric).score
+    assert score == pytest.approx(difference(np.arange(90)))
+    if of_ranks:
+        p = p_by_hand(difference, 90, 1000)
+        assert 0.02 < p < 0.9 and p_value(first, second, metric) == pytest.approx(p, abs=0.05)
     constant = result("STS13", {name: np.ones(len(values)) for name, values in gold.items()}, gold)
     exact = result("STS13", gold, gold)
     assert resample_score(constant, metric).score == 0 and p_value(exact, constant, metric) == 0.002
@@ -90,28 +90,33 @@ def test_intervals_equal_drawing_by_hand(metric: str) -> None:
     rows = [rng.randint(0, 80, 80) for _ in range(2000)]
     by_hand = [np.mean([score(items[0][r], side[r]) for side in items[1:]]) for r in rows]
     metrics = {metric: 0.0, "seconds": 1.0}
-    drawn = resample_scores([result("MRPC", {"test": side}, {"test": gold}, **metrics) for side in sides])
-    assert set(drawn) == {metric} and drawn[metric].shape == (1000,)
-    expected, found = (np.quantile(values, [0.025, 0.975]) for values in (by_hand, drawn[metric]))
-    assert found == pytest.approx(expected, abs=0.15 * float(np.ptp(expected)))
+    samples = resample_scores([result("MRPC", {"test": side}, {"test": gold}, **metrics) for side in sides])
+    assert set(samples) == {metric} and samples[metric].shape == (1000,)
+    interval_by_hand, interval = (
+        np.quantile(values, [0.025, 0.975]) for values in (by_hand, samples[metric])
+    )
+    assert interval == pytest.approx(interval_by_hand, abs=0.15 * float(np.ptp(interval_by_hand)))
 
 
 def test_intervals_stand_beside_the_scores_and_their_average() -> None:
     rng = np.random.RandomState(0)
-    drawn = {task: {"acc": 80 + rng.randn(1000)} for task in ("MR", "CR", "SUBJ", "MPQA", "TREC")}
-    drawn["MRPC"] = {"acc": 70 + rng.randn(1000), "f1": 80 + rng.randn(1000)}
-    drawn["SICKRelatedness"] = {name: 0.5 + 0.01 * rng.randn(1000) for name in ("pearson", "spearman", "mse")}
-    scores = {task: {name: float(v.mean()) for name, v in of.items()} for task, of in drawn.items()}
-    results = {name: TaskResult(task=name, metrics=of, dim=3, rows={}) for name, of in scores.items()}
+    samples = {task: {"acc": 80 + rng.randn(1000)} for task in ("MR", "CR", "SUBJ", "MPQA", "TREC")}
+    samples["MRPC"] = {"acc": 70 + rng.randn(1000), "f1": 80 + rng.randn(1000)}
+    correlations = ("pearson", "spearman", "mse")
+    samples["SICKRelatedness"] = {name: 0.5 + 0.01 * rng.randn(1000) for name in correlations}
+    results = {}
+    for task, metrics in samples.items():
+        means = {name: float(values.mean()) for name, values in metrics.items()}
+        results[task] = TaskResult(task=task, metrics=means, dim=3, rows={})
     mine = tables.ModelScores(name="mine", results={1: results}, dim=3)
-    vars(mine)["resamples"] = drawn
+    vars(mine)["resamples"] = samples
     (section,) = tables.score_sections([mine], intervals=True)
     texts = {head.text: cell.text for head, cell in zip(*section.blocks[0].formatted_rows()[:2], strict=True)}
     low, high = map(float, re.findall(r"[\d.]+", texts["MR"])[1:])
     assert high - low == pytest.approx(2 * 1.96, rel=0.1)
     low, high = map(float, re.findall(r"[\d.]+", texts["average"])[1:])
-    apart = (5 + 1 / 2 + 1 / 3) ** 0.5 / 7  # seven tasks are drawn, two of them with several metrics
-    assert high - low == pytest.approx(2 * 1.96 * apart, rel=0.1)
+    deviation = (5 + 1 / 2 + 1 / 3) ** 0.5 / 7  # seven tasks are drawn, two of them with several metrics
+    assert high - low == pytest.approx(2 * 1.96 * deviation, rel=0.1)
     assert tables.INTERVALS in section.blocks[0].notes
 
 
@@ -129,8 +134,8 @@ def test_page_of_a_run(tmp_path, words, run) -> None:
     page, markdown = ((tmp_path / "report" / name).read_text() for name in ("report.html", "results.md"))
     ET.fromstring(page.split("\n", 1)[1])
     assert "http" not in page
-    for expected in ("±", "words.txt − random:seq", "Probing", "Logeswaran &amp; Lee 2018"):
-        assert expected in page
+    for text in ("±", "words.txt − random:seq", "Probing", "Logeswaran &amp; Lee 2018"):
+        assert text in page
     # Quoted is what was asked for: no hours of what was not trained here, no MR, no averages.
     assert "| DEP, CONST (Simoulin & Crabbé 2021) † | 4800 | 83.6 |\n" in markdown and f"† {NOTE}" in markdown
     assert "| model | Dim | CR |\n" in markdown and "CONST, CONST" not in markdown

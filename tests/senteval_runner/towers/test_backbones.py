@@ -56,8 +56,8 @@ def test_backbones_equal_a_loop(models, family, monkeypatch) -> None:
     backbone = backbone_of(models[family])
     places, missing = special_places(backbone.model.tokenizer)
     assert tuple(places.values()) == ((-1, -2) if family == "xlnet" else (0, -1)) and not missing
-    found = backbone.encode(TEXTS)
-    assert found.shape == (16, len(TEXTS), 16) and found.dtype == np.float32
+    vectors = backbone.encode(TEXTS)
+    assert vectors.shape == (16, len(TEXTS), 16) and vectors.dtype == np.float32
     oracle = AutoModel.from_pretrained(models[family]).double().eval()
     for place, text in enumerate(TEXTS):
         ids = torch.tensor([backbone.model.tokenizer(text)["input_ids"]])
@@ -65,13 +65,13 @@ def test_backbones_equal_a_loop(models, family, monkeypatch) -> None:
             states = oracle(ids, output_hidden_states=True).hidden_states
         for column, (layer, name) in enumerate(backbone.columns):
             rows = states[0 if layer == "emb" else int(layer)][0].tolist()
-            np.testing.assert_allclose(found[column, place], loop_pool(rows, places, name), atol=2e-5)
+            np.testing.assert_allclose(vectors[column, place], loop_pool(rows, places, name), atol=2e-5)
 
 
 def test_long_sentences_are_cut(models) -> None:
     backbone = backbone_of(models["bert"], max_length=6)
-    found = backbone.encode([TEXTS[1], "the cat sat on"])
-    np.testing.assert_allclose(found[:, 0], found[:, 1], atol=2e-5)
+    vectors = backbone.encode([TEXTS[1], "the cat sat on"])
+    np.testing.assert_allclose(vectors[:, 0], vectors[:, 1], atol=2e-5)
     assert "cut at 6 pieces" in backbone.notes()[0]
     # RoBERTa's positions begin after the padding's: 64 of its 66 serve, and the longest text still fits
     backbone_of(models["roberta"], max_length=500).encode(["a " * 200])
@@ -86,23 +86,23 @@ def test_a_sentence_transformers_folder(models, tmp_path) -> None:
         {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
     ]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
-    found = backbone_of(str(tmp_path)).encode(TEXTS)
-    np.testing.assert_array_equal(found, backbone_of(models["bert"]).encode(TEXTS))
+    vectors = backbone_of(str(tmp_path)).encode(TEXTS)
+    np.testing.assert_array_equal(vectors, backbone_of(models["bert"]).encode(TEXTS))
     assert transformer_folder("bert-base-uncased") == "bert-base-uncased"
 
 
 def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path) -> None:
-    def chosen(layers: str, pooling: str):
+    def layers_of(layers: str, pooling: str):
         return open_layers(models["bert"], layers, pooling, max_length=256, device=None, cache=tmp_path)
 
-    model, backbone = chosen("top,bottom", "mean"), backbone_of(models["bert"])
+    model, backbone = layers_of("top,bottom", "mean"), backbone_of(models["bert"])
     columns = backbone.encode(TEXTS)
     top, bottom = (columns[backbone.columns.index((layer, "mean"))] for layer in ("-1", "-3"))
     np.testing.assert_array_equal(model(SENTENCES), np.concatenate([top, bottom], axis=1))
     assert model.name == "bert -1,-3 mean"
-    kept = chosen("-1,-3", "mean")
-    assert kept.identity == model.identity and kept.parts[0].store.places  # one choice, two spellings
-    for other in (chosen("-1", "mean"), chosen("-3,-1", "mean"), chosen("top,bottom", "cls")):
+    second = layers_of("-1,-3", "mean")
+    assert second.identity == model.identity and second.parts[0].store.places  # one choice, two spellings
+    for other in (layers_of("-1", "mean"), layers_of("-3,-1", "mean"), layers_of("top,bottom", "cls")):
         assert other.identity != model.identity and not other.parts[0].store.places
 
 
@@ -111,5 +111,5 @@ def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path) -> None:
     words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
     for spec, backbone in ((str(words), open_backbone(str(words))), (bert, Backbone(find_source(bert)))):
         backbone.open([(unit := ("whole", "own"))], None)
-        found = backbone.encoder(unit)(SENTENCES)
-        np.testing.assert_allclose(found, open_model(spec)(SENTENCES), atol=1e-6)
+        vectors = backbone.encoder(unit)(SENTENCES)
+        np.testing.assert_allclose(vectors, open_model(spec)(SENTENCES), atol=1e-6)

@@ -4,6 +4,7 @@ import builtins
 import json
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -54,15 +55,15 @@ def hostile(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize("name", LOADERS)
 def test_a_folders_code_is_never_run(name: str, kind: str, tmp_path: Path, monkeypatch) -> None:
     mark = hostile(tmp_path / "model", kind)
-    asked: list[str] = []
-    monkeypatch.setattr(builtins, "input", lambda question="": asked.append(question) or "y")
+    answer = Mock(return_value="y")
+    monkeypatch.setattr(builtins, "input", answer)
     try:
         LOADERS[name](str(tmp_path / "model"))
     except UserError as error:
         assert "\n" not in str(error)
     else:
         assert kind == "bert", "the library's own class took over"
-    assert not mark.exists() and not asked
+    assert not mark.exists() and not answer.called
 
 
 def test_a_modules_file_cannot_name_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,10 +78,10 @@ def test_a_modules_file_cannot_name_code(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-@pytest.mark.parametrize("broken", ["weights", "config"])
-def test_a_broken_folder_is_one_line(name: str, broken: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["weights", "config"])
+def test_a_broken_folder_is_one_line(name: str, damage: str, tmp_path: Path) -> None:
     folder = build(tmp_path / "model", "bert")
-    if broken == "weights":  # a pickle's first bytes: not safetensors
+    if damage == "weights":  # a pickle's first bytes: not safetensors
         (folder / "model.safetensors").write_bytes(b"\x80\x04\x95" + bytes(40))
     else:
         change(folder / "config.json", hidden_size=[8])

@@ -16,7 +16,8 @@ from studies.analogies.config import AnalogiesConfig
 from studies.analogies.questions import CATEGORIES, FILE, SEMANTIC, Analogy, read_questions, write_questions
 from studies.analogies.score import answer_ranks, summarise, text_vectors
 from studies.kit import read_presets, read_published
-from tests.conftest import ROOT
+from tests.fixtures.processes import ROOT
+from tests.fixtures.senteval import write_word_vectors
 from tools.build_analogies import build_questions, read_facts
 
 LEVELS = ("word", "phrase", "sentence")
@@ -47,8 +48,8 @@ TABLE_3 = {
 
 def test_counts_are_those_of_the_paper() -> None:
     assert [len(read_facts(name)) for name in CATEGORIES] == [pairs for pairs, *_ in TABLE_3.values()]
-    found = Counter((q.level, q.category) for q in QUESTIONS)
-    assert found == {(level, c): n for level in LEVELS for c, (_, n, _) in TABLE_3.items()}
+    counts = Counter((q.level, q.category) for q in QUESTIONS)
+    assert counts == {(level, c): n for level in LEVELS for c, (_, n, _) in TABLE_3.items()}
     for q in QUESTIONS:
         assert len(q.candidates) == (5 if q.level == "word" else TABLE_3[q.category][2])
 
@@ -60,14 +61,14 @@ def test_the_file_in_the_package_is_what_the_builder_makes() -> None:
 def test_negation_is_unis() -> None:
     """UNI's Table 5: b denies a, the wrong answer denies the right one, and no context is paraphrased."""
     words = {q.name: q for q in SMALL if q.level == "word"}
-    found = [q for q in SMALL if q.category == "positive-negative" and q.level != "word"]
-    for q in found:
+    questions = [q for q in SMALL if q.category == "positive-negative" and q.level != "word"]
+    for q in questions:
         word = words[q.name]
         assert q.b.lower() == q.a.lower().replace(word.a, f"not {word.a}")
         assert q.answer.lower() == q.c.lower().replace(word.c, word.answer)
         assert q.wrong[0].lower() == q.c.lower().replace(word.c, f"not {word.answer}")
     # What counts words takes the double negation, as UNI says of GloVe.
-    assert set(answer_ranks(found, text_vectors(found, one_hot))) == {2}
+    assert set(answer_ranks(questions, text_vectors(questions, one_hot))) == {2}
 
 
 def test_semantic_wordings_lead_away_from_the_answer() -> None:
@@ -78,9 +79,10 @@ def test_semantic_wordings_lead_away_from_the_answer() -> None:
     for q in semantic:
         word = words[q.name]
         if q.category == "city-state":
-            one, other = (q.a.replace(word.a, "_"), q.b.replace(word.b, "_"))
-            assert q.answer.replace(word.answer, "_") == one and q.c.replace(word.c, "_") == other
-            start, end = other.split("_")
+            wording_of_a, wording_of_b = q.a.replace(word.a, "_"), q.b.replace(word.b, "_")
+            assert q.answer.replace(word.answer, "_") == wording_of_a
+            assert q.c.replace(word.c, "_") == wording_of_b
+            start, end = wording_of_b.split("_")
             assert all(text.startswith(start) and text.endswith(end) for text in q.wrong)
 
 
@@ -104,9 +106,7 @@ def test_what_cannot_be_asked_is_named(tmp_path: Path) -> None:
 def test_questions_are_scored_and_reported(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     texts = " ".join(text for q in SMALL for text in q.texts).lower()
-    generator = np.random.default_rng(0)
-    rows = {word: " ".join(f"{x:.3f}" for x in generator.normal(size=8)) for word in sorted({*texts.split()})}
-    Path("v.txt").write_text("".join(f"{word} {row}\n" for word, row in rows.items()))
+    write_word_vectors(Path("v.txt"), sorted({*texts.split()}))
     write_questions(Path("q.tsv.xz"), SMALL)
     assert read_questions(Path("q.tsv.xz")) == SMALL
     assert cli(["v.txt", "--questions", "q.tsv.xz", "--output", "report"]) == 0
@@ -162,14 +162,14 @@ def test_transfer_by_hand(word: list[int], phrase: list[int], ppr: float | None,
 def test_scores_agree_with_each_other() -> None:
     """Averages as in UNI's Table 4: over questions, not over categories; and its Table 6 with them."""
     generator = np.random.default_rng(0)
-    asked = [q for q in SMALL if q.category != "city-state" or q.name[-1] in "012"]
-    vectors = text_vectors(asked, lambda sentences: generator.normal(size=(len(sentences), 6)))
-    ranks = answer_ranks(asked, vectors)
-    scores, right = summarise(asked, ranks), ranks == 1
+    questions = [q for q in SMALL if q.category != "city-state" or q.name[-1] in "012"]
+    vectors = text_vectors(questions, lambda sentences: generator.normal(size=(len(sentences), 6)))
+    ranks = answer_ranks(questions, vectors)
+    scores, hits = summarise(questions, ranks), ranks == 1
     averages, transfer = scores["averages"], scores["transfer"]
     for level in LEVELS:
-        here = [q.level == level and q.category in SEMANTIC for q in asked]
-        assert averages[f"{level} sem"] == pytest.approx(right[here].mean())
+        rows = [q.level == level and q.category in SEMANTIC for q in questions]
+        assert averages[f"{level} sem"] == pytest.approx(hits[rows].mean())
         of_kinds = [averages[f"{level} {kind}"] for kind in ("sem", "syn")]
         assert averages[f"{level} Avg."] == pytest.approx(np.mean(of_kinds))
         if level != "word":

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 from typing import Any, get_args
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,10 +14,9 @@ from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
 from studies.burt.config import Ablation, BurtConfig
 from studies.burt.train import GRIDS, one_round, read_data, steps_per_epoch, train_all, variants
-from studies.finetune.examples import MAX_WORDS, PER_CLASS, Examples, split_phrases, usable_phrases
-from studies.finetune.training import TuningConfig
+from studies.finetune.examples import Examples, split_phrases, usable_phrases
 from studies.kit import Run, read_published, run_study
-from tests.conftest import ROOT
+from tests.fixtures.processes import ROOT
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
 
 ALL = ("nli", "identification", "classification")
@@ -67,8 +67,8 @@ def test_classes_are_balanced_before_the_split_and_all_are_positive_pairs() -> N
     assert rows.target.tolist() == [0, 1, 2, -1] and not len(none)
     assert rows.first[1] in ("very big", "large") and rows.first[2:] == ["red", "shop"]
     many = [(f"{a} {i}", b, label) for a, b, label in ROWS[:7] for i in range(4)]
-    for most, size in ((10**6, 4), (3, 3)):
-        assert np.bincount(split_phrases(many, most, 0.0)[0].target).tolist() == [size] * 3
+    for limit, size in ((10**6, 4), (3, 3)):
+        assert np.bincount(split_phrases(many, limit, 0.0)[0].target).tolist() == [size] * 3
     # 354k of each label before the split are UNI's 343k after it; here 400, of which 3 % are held out.
     labels = ("Equivalence", "ForwardEntailment", "Independent")
     sides = split_phrases([(f"{i} x", label, label) for label in labels for i in range(600)], 400, 0.03)
@@ -81,14 +81,13 @@ def test_a_held_out_phrase_is_no_negative_in_training(files: dict[str, Path], tm
         """Training and held-out examples of identification."""
         lines = [ppdb_line(a, b, "Equivalence") for a, b in rows]
         (tmp_path / "ppdb.txt").write_text("\n".join(lines))
-        given = {**files, "ppdb": tmp_path / "ppdb.txt"}
-        read = read_data(config(given, tmp_path, objectives=("identification",), held_out=0.2))
-        pairs = read["identification"]
-        return [pairs.draw(0), pairs.held_out]
+        paths = {**files, "ppdb": tmp_path / "ppdb.txt"}
+        data = read_data(config(paths, tmp_path, objectives=("identification",), held_out=0.2))
+        return [data["identification"].draw(0), data["identification"].held_out]
 
-    drawn, held = sides([(f"a {i}", f"b {i}") for i in range(90)])
-    held_pairs = held.take(held.target == 1)
-    assert len(held_pairs) > 5 and not {*drawn.texts} & {*held_pairs.texts}
+    training, development = sides([(f"a {i}", f"b {i}") for i in range(90)])
+    paraphrases = development.take(development.target == 1)
+    assert len(paraphrases) > 5 and not {*training.texts} & {*paraphrases.texts}
     # All x are paraphrases, all y are: who knows one side of the split alone would take some for negatives.
     for side in sides([(f"{one} {i}", f"{one} {j}") for one in "xy" for i in range(12) for j in range(i)]):
         assert [a[0] == b[0] for a, b in side.pairs] == side.target.tolist()
@@ -98,8 +97,7 @@ def test_unseen_premises_are_dropped_under_any_tokenisation(tmp_path: Path) -> N
     label, premises = "neutral", ("A man isn't here .", "A dog")
     train = write_jsonl(tmp_path / "train.jsonl", [*((label, one, "x") for one in premises), ("-", "b", "x")])
     dev = write_jsonl(tmp_path / "dev.jsonl", [(label, "a man is n't here.", "y")])
-    read = read_data(BurtConfig(output=tmp_path, nli=(train,), nli_dev=(dev,), objectives=("nli",)))
-    pairs = read["nli"]
+    pairs = read_data(BurtConfig(output=tmp_path, nli=(train,), nli_dev=(dev,), objectives=("nli",)))["nli"]
     assert pairs.draw(0).first == ["A dog"] and len(pairs.held_out) == 1
     assert "dropped 1 without a three-way label, 1 whose premise" in pairs.summary
 
@@ -110,8 +108,8 @@ def test_training_improves_nli_and_finds_synonyms(
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(train, "load_tower", lambda *of, **how: asked.append(how) or load_tower(*of, **how))
+    load = Mock(wraps=load_tower)
+    monkeypatch.setattr(train, "load_tower", load)
     # PPDB 1.0 has paraphrases alone. |u-v|, u*v: with so few phrases the paper's u, v are learnt by heart.
     settings = config(
         {**files, "ppdb": files["ppdb1"]},
@@ -122,7 +120,9 @@ def test_training_improves_nli_and_finds_synonyms(
         learning_rate=2e-3,
     )
     assert run_study(settings, train_all) == 0
-    assert [(how["dropout"], how["max_length"]) for how in asked] == [(0.1, 128)]
+    assert [(call.kwargs["dropout"], call.kwargs["max_length"]) for call in load.call_args_list] == [
+        (0.1, 128)
+    ]
     before, *_, after = read_record(settings.output / "cell.json")["figures"]["history"]
     assert before["nli"] < 0.5 and after["nli"] > before["nli"] + 0.2
     model = SentenceTransformer(str(settings.output), device="cpu")
@@ -143,22 +143,22 @@ def test_an_epoch_is_one_pass_over_nli_or_the_longest_set() -> None:
     assert [steps_per_epoch(one_round(names), batches) for names in (ALL, ["nli"], ALL[1:])] == [20, 10, 2000]
 
 
-CHANGED = {
+VALUES_OF_TABLE_4 = {
     "objectives": [("nli",), ("nli", "identification"), ("nli", "classification"), ALL],
     "pooling": ["cls", "max", "mean"],
     "concatenation": ["uv", "diff", "prod", "uv-diff", "uv-prod", "diff-prod", "uv-diff-prod"],
     "negatives": [1, 3, 5, 7],
 }
-"""Table 4 from top to bottom."""
+"""Of each option, from top to bottom."""
 
 
 @pytest.mark.parametrize("block", get_args(Ablation))
 def test_a_block_changes_one_option_as_table_4_does(block: Ablation, tmp_path: Path) -> None:
-    plain = BurtConfig(output=tmp_path, ablation=block)
-    rows = variants(plain).values()
-    assert [getattr(row, block) for row in rows] == CHANGED[block]
-    usual = {block: getattr(plain, block), "output": plain.output}
-    assert all(dataclasses.replace(row, **usual) == plain for row in rows)
+    full_model = BurtConfig(output=tmp_path, ablation=block)
+    rows = variants(full_model).values()
+    assert [getattr(row, block) for row in rows] == VALUES_OF_TABLE_4[block]
+    options = {block: getattr(full_model, block), "output": full_model.output}
+    assert all(dataclasses.replace(row, **options) == full_model for row in rows)
 
 
 def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path) -> None:
@@ -171,10 +171,3 @@ def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path
         train_all(BurtConfig(output=tmp_path, nli=(tmp_path,)), Run(tmp_path))
     with pytest.raises(UserError, match="--ablation pooling sets --negatives itself"):
         variants(BurtConfig(output=tmp_path, ablation="pooling", negatives=5))
-
-
-def test_the_recipe_is_the_papers() -> None:
-    tuning = TuningConfig(learning_rate=2e-5, steps=1, seed=0)
-    assert (train.DROPOUT, MAX_WORDS, PER_CLASS) == (0.1, 6, 354_000)
-    assert (tuning.betas, tuning.epsilon, tuning.weight_decay) == ((0.9, 0.98), 1e-9, 0.0)
-    assert tuning.warmup == 0.1

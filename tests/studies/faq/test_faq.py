@@ -5,6 +5,7 @@ import json
 import math
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from studies.faq.__main__ import cli
 from studies.faq.evaluate import cosines, labelled_pairs, read_faq
 from studies.finetune.tiny import build_tiny
 from studies.finetune.training import tunable_tower
+from tests.fixtures.senteval import write_word_vectors
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
 TEXTS = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
@@ -62,8 +64,8 @@ def test_measure_equals_a_loop(folder: Path) -> None:
     for query, row in zip(data.test, scores, strict=True):
         order = sorted(range(len(row)), key=lambda i: (-row[i], i))
         ranks.append(1 + order.index(data.relevant_QN[query].argmax()))
-    expected = {"accuracy": np.mean([r == 1 for r in ranks]), "mrr": np.mean([1 / r for r in ranks])}
-    assert data.measure(scores) == pytest.approx(expected)
+    metrics = {"accuracy": np.mean([r == 1 for r in ranks]), "mrr": np.mean([1 / r for r in ranks])}
+    assert data.measure(scores) == pytest.approx(metrics)
 
 
 def test_the_files_fix_who_trains_and_who_tests(folder: Path) -> None:
@@ -78,12 +80,12 @@ def test_bm25_equals_its_formula() -> None:
     documents = [text.split() for text in texts]
     mean = sum(map(len, documents)) / len(documents)
     for query in ("red printer", "unknown words", "the table"):
-        expected = np.zeros(3)
+        scores = np.zeros(3)
         for word, (place, document) in itertools.product(query.split(), enumerate(documents)):
             holding, count = sum(word in d for d in documents), document.count(word)
             idf = math.log(1 + (len(documents) - holding + 0.5) / (holding + 0.5))
-            expected[place] += idf * count / (count + 1.5 * (1 - 0.75 + 0.75 * len(document) / mean))
-        np.testing.assert_allclose(Bm25(texts).scores(query), expected, atol=1e-5)
+            scores[place] += idf * count / (count + 1.5 * (1 - 0.75 + 0.75 * len(document) / mean))
+        np.testing.assert_allclose(Bm25(texts).scores(query), scores, atol=1e-5)
     assert not Tfidf(["q", "?", "r"]).scores("a red one").any()  # texts without words
 
 
@@ -95,26 +97,26 @@ def test_chinese_is_read_by_character(method: type[Bm25] | type[Tfidf]) -> None:
     assert [row.argmax() for row in np.array(scores)[:2]] == [0, 1]
     assert (scores[2] > 0).tolist() == [True, False, True]  # other words as before
     # However their characters are written.
-    found = method(["two cafe\u0301s", "an of\u00adfice"])
-    assert [np.flatnonzero(found.scores(query)).tolist() for query in ("Cafés", "oﬃce")] == [[0], [1]]
+    index = method(["two cafe\u0301s", "an of\u00adfice"])
+    assert [np.flatnonzero(index.scores(query)).tolist() for query in ("Cafés", "oﬃce")] == [[0], [1]]
 
 
-@pytest.mark.parametrize("guided", [True, False])
-def test_pairs_are_a_right_entry_and_wrong_ones(*, guided: bool) -> None:
+@pytest.mark.parametrize("by_retriever", [True, False])
+def test_pairs_are_a_right_entry_and_wrong_ones(*, by_retriever: bool) -> None:
     generator = np.random.default_rng(0)
     relevant = generator.random((7, 11)) < 0.3
     relevant[:, 0] = True
-    scores = generator.random((7, 11)) if guided else None
+    scores = generator.random((7, 11)) if by_retriever else None
     entries = [f"e{i}" for i in range(11)]
     draw = labelled_pairs([f"q{i}" for i in range(7)], entries, relevant, scores, seed=5)
     passes = [draw(k) for k in range(300)]
     assert len(passes[0]) == 7 * 5 and draw(3).second == passes[3].second
     counts = Counter[int]()
-    for drawn in passes:
-        assert drawn.first == [f"q{i}" for i in range(7) for _ in range(5)]
-        assert drawn.target.tolist() == [1, 0, 0, 0, 0] * 7
-        assert drawn.second is not None
-        rows = np.array([entries.index(text) for text in drawn.second]).reshape(7, 5)
+    for examples in passes:
+        assert examples.first == [f"q{i}" for i in range(7) for _ in range(5)]
+        assert examples.target.tolist() == [1, 0, 0, 0, 0] * 7
+        assert examples.second is not None
+        rows = np.array([entries.index(text) for text in examples.second]).reshape(7, 5)
         assert np.take_along_axis(relevant, rows, 1).tolist() == [[True] + [False] * 4] * 7
         assert all(len(set(row)) == 5 for row in rows.tolist())
         counts.update(rows[0, 1:].tolist())
@@ -128,22 +130,18 @@ def test_pairs_are_a_right_entry_and_wrong_ones(*, guided: bool) -> None:
 def test_each_query_is_compared_with_each_entry() -> None:
     tower, table = nn.Module(), torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     tower.embed = lambda texts: table[["abxyz".index(text) for text in texts]]
-    expected = nn.functional.cosine_similarity(table[:2, None], table[None, 2:], dim=-1)
-    np.testing.assert_allclose(cosines(tower, ["a", "b"], ["x", "y", "z"]), expected, atol=1e-6)
+    similarity = nn.functional.cosine_similarity(table[:2, None], table[None, 2:], dim=-1)
+    np.testing.assert_allclose(cosines(tower, ["a", "b"], ["x", "y", "z"]), similarity, atol=1e-6)
 
 
 @pytest.mark.usefixtures("both_devices")
 def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
     folder: Path, tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words, out, told = tmp_path / "words.txt", tmp_path / "out", []
-    monkeypatch.setattr(
-        evaluate, "tunable_tower", lambda *of, **how: told.append(how["dropout"]) or tunable_tower(*of, **how)
-    )
-    monkeypatch.setattr(
-        evaluate, "labelled_pairs", lambda *of: told.append(np.ptp(of[3])) or labelled_pairs(*of)
-    )
-    words.write_text("change 1 2\nplease 3 4\n")
+    words, out = write_word_vectors(tmp_path / "words.txt", ["change", "please"]), tmp_path / "out"
+    tower, pairs = Mock(wraps=tunable_tower), Mock(wraps=labelled_pairs)
+    monkeypatch.setattr(evaluate, "tunable_tower", tower)
+    monkeypatch.setattr(evaluate, "labelled_pairs", pairs)
     options = ("--models", str(words), model, "--retriever", str(words), "--runs", "1", "--epochs", "1")
     assert cli([str(folder), *options, "--device", "cpu", "--output", str(out)]) == 2
     lines = (out / "report.md").read_text().splitlines()
@@ -153,30 +151,28 @@ def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
     assert [cell["accuracy"] for cell in results["cells"] if cell["cell"] == "toy: BM25"] == [1.0]
     assert len(results["cells"]) == 5 and "not one transformer" in results["left_out"][0]
     # Negatives by the retriever, to which all entries are alike; dropout as in UNI's training.
-    assert told[0] < 1e-6 and told[-1] == 0.1
+    assert np.ptp(pairs.call_args.args[3]) < 1e-6 and tower.call_args.kwargs["dropout"] == 0.1
 
 
 def test_the_papers_rows_stand_below_and_what_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
-    words = tmp_path / "words.txt"
-    words.write_text("change 1 2\nplease 3 4\n")
+    words = write_word_vectors(tmp_path / "words.txt", ["change", "please"])
     options = ("--models", str(words), "runs/burt/x-nli", "--retriever", str(words), "--runs", "1")
     assert cli([str(folder), "--preset", "paper", *options, "--output", str(tmp_path / "out")]) == 2
-    shown = (tmp_path / "out/report.md").read_text()
-    assert (
-        "| XLNet-mid + NLI + FAQ † | 96.2 | 1.2 | 0.974 |" in shown and "Seeds of what is trained: 1" in shown
-    )
-    assert "runs/burt/x-nli: model 'runs/burt/x-nli': no such file or folder" in shown
+    report = (tmp_path / "out/report.md").read_text()
+    assert "| XLNet-mid + NLI + FAQ † | 96.2 | 1.2 | 0.974 |" in report
+    assert "Seeds of what is trained: 1" in report
+    assert "runs/burt/x-nli: model 'runs/burt/x-nli': no such file or folder" in report
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ("q0.0\td99\t1", r"qrels\.tsv:2: unknown entry 'd99'"),
         ("q0.0\td1\t٣", "relevance '٣' is not a whole number"),
         ("q0.1\td0\t1", "no query of queries-test.tsv has a relevant"),
     ],
 )
-def test_bad_files_are_named(folder: Path, rows: str, told: str) -> None:
+def test_bad_files_are_named(folder: Path, rows: str, message: str) -> None:
     (folder / "qrels.tsv").write_text(f"query_id\tdoc_id\trelevance\n{rows}\n")
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         read_faq(folder)

@@ -26,11 +26,11 @@ def nli_rows(count: int, seed: int) -> list[tuple[str, str, str]]:
     for _ in range(count):
         animal, (action, opposite), place = rng.choice(ANIMALS), rng.choice(ACTIONS), rng.choice(PLACES)
         label = rng.choice(["entailment", "neutral", "contradiction"])
-        other = rng.choice([a for a in ANIMALS if a != animal])
+        second_animal = rng.choice([a for a in ANIMALS if a != animal])
         hypothesis = {
             "entailment": f"the {animal} {action}",
             "contradiction": f"the {animal} {opposite}",
-            "neutral": f"the {other} is {rng.choice(['red', 'green', 'blue'])}",
+            "neutral": f"the {second_animal} is {rng.choice(['red', 'green', 'blue'])}",
         }[label]
         rows.append((label, f"a {animal} {action} {place} {rng.randrange(50)}", hypothesis))
     return rows
@@ -78,19 +78,19 @@ def write_tasks(root: Path) -> Path:
         sts.parent.mkdir(parents=True, exist_ok=True)
         lines = []
         for i in range(rows):
-            (a, b), same = rng.sample(things, 2), rng.random() < 0.5
-            pair = f"the {a} here\tthe {a if same else b}"
-            lines.append(f"main\tnews\t2012\t{i:04d}\t{5.0 if same else 0.5}\t{pair}\n")
+            (a, b), is_paraphrase = rng.sample(things, 2), rng.random() < 0.5
+            pair = f"the {a} here\tthe {a if is_paraphrase else b}"
+            lines.append(f"main\tnews\t2012\t{i:04d}\t{5.0 if is_paraphrase else 0.5}\t{pair}\n")
         sts.write_text("".join(lines))
     for name, rows in (("dev", 80), ("test", 20)):
         (root / "nli").mkdir(exist_ok=True)
         write_tsv(root / "nli" / f"snli_{name}.tsv", nli_rows(rows, len(name)))
     (root / "paraphrase").mkdir()
     for name, rows in (("train", 80), ("test", 20)):
-        plain = write_tsv(
+        table = write_tsv(
             root / "pairs.tsv",
             [(i % 2, f"the {things[i % 4]} {i}", f"that {things[(i + 1 - i % 2) % 4]}") for i in range(rows)],
         )
-        packed = root / "paraphrase" / f"twitter_url_{name}.tsv.gz"
-        packed.write_bytes(gzip.compress(plain.read_bytes()))
+        archive = root / "paraphrase" / f"twitter_url_{name}.tsv.gz"
+        archive.write_bytes(gzip.compress(table.read_bytes()))
     return root

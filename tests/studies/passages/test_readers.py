@@ -52,46 +52,47 @@ def test_searchqa(tmp_path: Path) -> None:
 
 
 POOL, CONTEXTS = "question.test1.label.token_idx.pool", "contexts/short/dev_contexts.json.gz"
-SEARCHED = "val/000001-tag.json"
+RESULTS = "val/000001-tag.json"
 
 
 @pytest.mark.parametrize(
-    ("write", "name", "old", "new", "told"),
+    ("write", "name", "old", "new", "message"),
     [
         (passage_sets.write_wikiqa, "train.tsv", "\t0\twhere", "\t2\twhere", "label '2' is neither"),
         (passage_sets.write_wikipassageqa, "dev.tsv", "0,2", "0,9", ":2: document 12: passage '9' is not"),
         (passage_sets.write_insuranceqa, POOL, "3 1 2", "3 1 77", ":1: answer '77'"),
-        (passage_sets.write_searchqa, SEARCHED, "search_results", "results", "'search_results' is a list"),
+        (passage_sets.write_searchqa, RESULTS, "search_results", "results", "'search_results' is a list"),
         (passage_sets.write_quasar, CONTEXTS, "[[", "[0, [", ":1: contexts are not pairs"),
     ],
 )
 def test_malformed_files_are_named(
-    tmp_path: Path, write: Callable[[Path], Path], name: str, old: str, new: str, told: str
+    tmp_path: Path, write: Callable[[Path], Path], name: str, old: str, new: str, message: str
 ) -> None:
     kind = write.__name__.removeprefix("write_").replace("quasar", "quasar-t")
     path = write(tmp_path / kind) / name
-    opened = gzip.open if name.endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8") as stream:
+    opener = gzip.open if name.endswith(".gz") else open
+    with opener(path, "rt", encoding="utf-8") as stream:
         text = stream.read()
     assert old in text
-    with opened(path, "wt", encoding="utf-8") as stream:
+    with opener(path, "wt", encoding="utf-8") as stream:
         stream.write(text.replace(old, new, 1))
-    with pytest.raises(UserError, match=told) as error:
+    with pytest.raises(UserError, match=message) as error:
         read_set(str(tmp_path / kind))
     assert Path(name).name in str(error.value) and "\n" not in str(error.value)
 
 
 def test_questions_are_filtered_by_kind() -> None:
     both, right, wrong = (
-        Question(name, name, np.arange(2), np.array(found, dtype=bool))
-        for name, found in (("b", [1, 0]), ("r", [1, 1]), ("w", [0, 0]))
+        Question(name, name, np.arange(2), np.array(labels, dtype=bool))
+        for name, labels in (("b", [1, 0]), ("r", [1, 1]), ("w", [0, 0]))
     )
     splits = {"train": [both, right], "dev": [both, right, wrong], "test": [both, right, wrong]}
     data = PassageSet(Path("x"), ["p", "q"], splits, [])
     for keep, ids in (("answered", "br"), ("mixed", "b"), ("all", "brw")):
-        kept = filter_questions(data, keep).splits
-        assert "".join(q.id for q in kept["dev"]) == "".join(q.id for q in kept["test"]) == ids
-        assert [q.id for q in kept["train"]] == ["b"]
+        names = {
+            name: "".join(q.id for q in part) for name, part in filter_questions(data, keep).splits.items()
+        }
+        assert names == {"train": "b", "dev": ids, "test": ids}
     with pytest.raises(UserError, match="no question of test is left"):
         filter_questions(PassageSet(Path("x"), [], {"test": [wrong]}, []), "answered")
 

@@ -30,7 +30,7 @@ from studies.similarity.run import (
     tuned_accuracy,
     with_averages,
 )
-from tests.conftest import ROOT
+from tests.fixtures.processes import ROOT
 from tests.senteval_runner.encoders import Letters, RandomBag
 
 SCWS = "1\told\ta\tnew\ta\tthe <b>old</b>\x85man\ta\x0c<b>new</b> man\t1.58\t1\t2\n"
@@ -99,9 +99,9 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
         side = split_phrases(rows, PER_CLASS, fraction)[fraction > 0]
         labels = dict(zip(side.pairs, side.target.tolist(), strict=True))
         counts = np.bincount([labels[pair] for pair in pairs], minlength=3)
-        whole = np.bincount(side.target)
-        assert counts[1:].tolist() == whole[1:].tolist(), "all that training holds out of the balanced pairs"
-        assert counts[0] <= whole[0], "single words are left out afterwards"
+        totals = np.bincount(side.target)
+        assert counts[1:].tolist() == totals[1:].tolist(), "all that training holds out of the balanced pairs"
+        assert counts[0] <= totals[0], "single words are left out afterwards"
     for line in ("a x ||| b ||| Abc=1 ||| 0-0", "a ||| b ||| Equivalence=1 ||| 0-0 ||| Equivalence"):
         file.write_text(f"[NP] ||| {line}\n")
         with pytest.raises(UserError, match="feature Equivalence"):
@@ -110,12 +110,12 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
 
 def test_sentence_pairs_with_and_without_a_head(data: Path) -> None:
     task, bag = read_task("SICK-R", data), as_vectors(RandomBag(20))
-    found = sentence_similarity(bag, data, task=task, seed=1111)
-    trained = evaluate(RandomBag(20), ["SICK-R"], data)["SICKRelatedness"]
-    assert found["SICKRelatedness (trained head)"] == pytest.approx(100 * trained["spearman"])
+    figures = sentence_similarity(bag, data, task=task, seed=1111)
+    result = evaluate(RandomBag(20), ["SICK-R"], data)["SICKRelatedness"]
+    assert figures["SICKRelatedness (trained head)"] == pytest.approx(100 * result["spearman"])
     part = task.splits["test"]
     left, right = ([" ".join(tokens) for tokens in side or []] for side in (part.a, part.b))
-    assert found["SICKRelatedness (untrained)"] == pytest.approx(correlate(bag, left, right, part.y))
+    assert figures["SICKRelatedness (untrained)"] == pytest.approx(correlate(bag, left, right, part.y))
 
 
 COLOURS = ["red", "blue", "green", "white"]
@@ -134,7 +134,7 @@ def test_encoder_and_classifier_are_trained_together(
 ) -> None:
     """A colour means a phrase that begins with it."""
     product = itertools.product(COLOURS, COLOURS, THINGS)
-    rows = [(one, f"{other} {thing}", int(one == other)) for one, other, thing in product]
+    rows = [(first, f"{second} {thing}", int(first == second)) for first, second, thing in product]
     pairs = Examples.of_pairs(row for place, row in enumerate(rows) if row[2] or place % 3 == 0)
     monkeypatch.setattr(run, "EPOCHS", 30)
     monkeypatch.setattr(run, "tunable_tower", partial(tunable_tower, dropout=0.0))
@@ -149,10 +149,10 @@ def test_poolings_are_rows_of_their_own(bert: Path, words: Path) -> None:
     for pooling in ("cls", "max", "mean"):
         model = open_model(f"{pooling}:{bert}")
         with torch.inference_mode():
-            expected = tower.embed(["red car"], pooling).numpy()  # type: ignore[arg-type]
-            trained = tunable_tower(model).eval().embed(["red car"])  # type: ignore[operator]
-        np.testing.assert_allclose(model([["red", "car"]]), expected, atol=1e-6)
-        np.testing.assert_allclose(trained.cpu().numpy(), expected, atol=1e-6)
+            vector = tower.embed(["red car"], pooling).numpy()  # type: ignore[arg-type]
+            tunable_vector = tunable_tower(model).eval().embed(["red car"])  # type: ignore[operator]
+        np.testing.assert_allclose(model([["red", "car"]]), vector, atol=1e-6)
+        np.testing.assert_allclose(tunable_vector.cpu().numpy(), vector, atol=1e-6)
         assert is_tunable(model)
 
 
@@ -160,26 +160,27 @@ MODELS, ABLATION = (
     read_published(ROOT / f"studies/similarity/published-{name}.csv") for name in ("models", "ablation")
 )
 # fmt: off
-PRINTED = {  # averages over sentences and over words, Tables 2 and 3
+AVERAGES = {  # averages over sentences and over words, Tables 2 and 3
     "Avg. GloVe": (58.8, 65.8), "Avg. FastText": (65.7, 72.2), "SkipThought": (52.6, 51.0),
     "InferSent-2": (70.5, 62.0), "GenSen LAST": (68.6, 51.7), "BERT CLS": (60.6, 14.4),
     "BERT MAX": (57.1, 24.6), "BERT MEAN": (40.9, 15.9), "ALBURT": (75.1, 65.6), "BURT": (76.8, 63.7),
 }
-PRINTED_ABLATION = [30.8, 63.6, 46.2, 63.7, 54.9, 57.2, 63.7, 14.3, 45.5, 55.6, 63.7, 59.6, 57.5, 56.4,
-                    56.2, 63.7, 58.2, 61.3]
+ABLATION_AVERAGES = [30.8, 63.6, 46.2, 63.7, 54.9, 57.2, 63.7, 14.3, 45.5, 55.6, 63.7, 59.6, 57.5, 56.4,
+                     56.2, 63.7, 58.2, 61.3]
 # fmt: on
 
 
 def test_the_cells_give_the_printed_averages() -> None:
     """But for BERT CLS and BERT MEAN, each in the other's row, and the first row of Table 4."""
-    fixed = [name for name, row in MODELS.items() if SEMEVAL not in row]
-    assert fixed == list(PRINTED)[:5] and all(f"{SEMEVAL}, frozen" in MODELS[name] for name in fixed)
-    swapped = {"BERT CLS": "BERT MEAN", "BERT MEAN": "BERT CLS"}
+    frozen_models = [name for name, row in MODELS.items() if SEMEVAL not in row]
+    assert frozen_models == list(AVERAGES)[:5]
+    assert all(f"{SEMEVAL}, frozen" in MODELS[name] for name in frozen_models)
+    swaps = {"BERT CLS": "BERT MEAN", "BERT MEAN": "BERT CLS"}
     for name, row in MODELS.items():
-        found = with_averages(row)
-        printed = PRINTED[swapped.get(name, name)]
-        assert (found["sentences"], found["words"]) == pytest.approx(printed, abs=0.11), name
+        scores = with_averages(row)
+        averages = AVERAGES[swaps.get(name, name)]
+        assert (scores["sentences"], scores["words"]) == pytest.approx(averages, abs=0.11), name
     rows = [with_averages(row)["words"] for row in ABLATION.values()]
-    off = [abs(ours - value) for ours, value in zip(rows, PRINTED_ABLATION, strict=True)]
-    assert off[0] == pytest.approx(12.3) and max(off[1:]) < 0.11
+    errors = [abs(ours - value) for ours, value in zip(rows, ABLATION_AVERAGES, strict=True)]
+    assert errors[0] == pytest.approx(12.3) and max(errors[1:]) < 0.11
     assert "STS12-16" not in with_averages(dict.fromkeys(STS_TASKS[1:], 3.0))

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas
@@ -24,6 +25,7 @@ from studies.views.__main__ import cli
 from studies.views.config import PAIRS, QUICKTHOUGHT, ViewsConfig
 from studies.views.run import System, SystemScores, ahead, all_systems, training
 from tests.fixtures.senteval import data as data
+from tests.fixtures.senteval import write_word_vectors
 from tests.fixtures.trees import TOPICS, toy_corpus
 
 
@@ -34,20 +36,22 @@ def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
     systems = all_systems(config)
     controls = 2 * 3 * 6 + 3 + 1 + 2  # starts; averages of words, which fixed words have once; random words
     assert len({system.label for system in systems}) == len(systems) == 2 * 2 * 2 * 3 * 7 + controls
-    paper, found = decisive_options(options_of(preset("paper"))), {}
+    paper, differences = decisive_options(options_of(preset("paper"))), {}
     for system in systems:
         if system.is_trained and system.seed == 2 and system.rate == 5e-4:
-            how = training(config, system)
-            args = shlex.split(training_command(how))[3:]
-            assert tyro.cli(TrainConfig, args=args, default=preset(how.preset)) == how
-            ours = decisive_options(options_of(how))
-            found[system.words, system.name, system.trees.name] = {k for k in paper if paper[k] != ours[k]}
-    same = {"words", "vectors", "seed", "table.expand", "encoder.dim"}
-    assert len(found) == 2 * 7 * 2 and {name for _, name, _ in found} == {*PAIRS, QUICKTHOUGHT}
-    assert (
-        found["trained", "seq,seq", "50k"] == same | {"views"} and found["fixed", "dep,const", "150k"] == same
-    )
-    quickthought = found["trained", QUICKTHOUGHT, "50k"] - found["trained", "seq,seq", "50k"]
+            system_config = training(config, system)
+            args = shlex.split(training_command(system_config))[3:]
+            default = preset(system_config.preset)
+            assert tyro.cli(TrainConfig, args=args, default=default) == system_config
+            ours = decisive_options(options_of(system_config))
+            key = system.words, system.name, system.trees.name
+            differences[key] = {name for name in paper if paper[name] != ours[name]}
+    always = {"words", "vectors", "seed", "table.expand", "encoder.dim"}
+    assert len(differences) == 2 * 7 * 2
+    assert {name for _, name, _ in differences} == {*PAIRS, QUICKTHOUGHT}
+    assert differences["trained", "seq,seq", "50k"] == always | {"views"}
+    assert differences["fixed", "dep,const", "150k"] == always
+    quickthought = differences["trained", QUICKTHOUGHT, "50k"] - differences["trained", "seq,seq", "50k"]
     assert quickthought == {"objective.score", "objective.denominator"}
     loop = training(replace(config, passes=5, validation=2000), systems[0]).loop
     assert (loop.epochs, loop.validation, loop.patience) == (5, 2000, 2)
@@ -62,30 +66,32 @@ def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
     """Accuracy of MR, and relatedness, which counts as (r + ρ + 100 − MSE) / 3."""
     gold = [1.0, 2.0, 3.0, 5.0]
 
-    def scored(seed: int, right: list[int], found: list[float]) -> SystemScores:
-        r, rho = (np.corrcoef(of(gold), of(found))[0, 1] for of in (np.asarray, rankdata))
-        mse = np.mean(np.subtract(gold, found) ** 2)
-        of_task = partial(TaskResult, dim=2, rows={})
+    def scores_of(seed: int, hits: list[int], relatedness: list[float]) -> SystemScores:
+        r, rho = (np.corrcoef(kind(gold), kind(relatedness))[0, 1] for kind in (np.asarray, rankdata))
+        mse = np.mean(np.subtract(gold, relatedness) ** 2)
+        result = partial(TaskResult, dim=2, rows={})
         results = [
-            of_task(task="MR", metrics={"acc": 25.0 * sum(right)},
-                    predictions={"all": right}, gold={"all": [1, 1, 1, 1]}),
-            of_task(task="SICKRelatedness", metrics={"pearson": r, "spearman": rho, "mse": mse},
-                    predictions={"test": found}, gold={"test": gold}),
+            result(task="MR", metrics={"acc": 25.0 * sum(hits)},
+                   predictions={"all": hits}, gold={"all": [1, 1, 1, 1]}),
+            result(task="SICKRelatedness", metrics={"pearson": r, "spearman": rho, "mse": mse},
+                   predictions={"test": relatedness}, gold={"test": gold}),
         ]  # fmt: skip
         system = System(name="dep,const", words="fixed", trees=Path("t"), rate=1, seed=seed)
         return SystemScores(system, Path(), {}, {result.task: result for result in results})
 
     best, worse = ([1, 1, 1, 1], gold), ([1, 1, 0, 0], [2.0, 1.0, 3.0, 5.0])
-    one, other = (
-        [scored(seed, *of) for seed, of in enumerate(row)] for row in ((best, worse), (worse, worse))
+    first, second = (
+        [scores_of(seed, *outputs) for seed, outputs in enumerate(system)]
+        for system in ((best, worse), (worse, worse))
     )
-    r, rho = (np.corrcoef(of(gold), of(worse[1]))[0, 1] for of in (np.asarray, rankdata))
-    related = (100 * (1 - r) + 100 * (1 - rho) + 100 * 0.5) / 3
-    gain, only = ahead(one, other), ahead(one, other, ("SICKRelatedness",))
-    assert gain and only and gain.interval and only.value == pytest.approx(related / 2)
-    assert gain.value == pytest.approx((50 + related) / 2 / 2)  # over two tasks and two seeds
+    r, rho = (np.corrcoef(kind(gold), kind(worse[1]))[0, 1] for kind in (np.asarray, rankdata))
+    relatedness = (100 * (1 - r) + 100 * (1 - rho) + 100 * 0.5) / 3
+    gain, gain_of_relatedness = ahead(first, second), ahead(first, second, ("SICKRelatedness",))
+    assert gain_of_relatedness.value == pytest.approx(relatedness / 2)
+    assert gain.value == pytest.approx((50 + relatedness) / 2 / 2)  # over two tasks and two seeds
     assert gain.interval[0] == pytest.approx(0) and gain.interval[1] > gain.value
-    assert ahead(one[:1], one[:1]) == Score(0, interval=(0, 0)) and ahead(one[:1], other[1:]) is None
+    assert ahead(first[:1], first[:1]) == Score(0, interval=(0, 0))
+    assert ahead(first[:1], second[1:]) is None
 
 
 def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,17 +101,13 @@ def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: py
     lines = ["\n" * (place in documents[1:]) + " ".join(words) for place, words in enumerate(texts)]
     Path("toy.txt").write_text("\n".join(lines))
     assert parsing.run.cli(["toy.txt", "--tokenize", "space", "--workers", "1"]) == 0
-    known = sorted({*" ".join(TOPICS).split(), "good", "bad", "the"})
-    numbers = np.random.default_rng(0).normal(size=(len(known), 8)).tolist()
-    rows = [" ".join([word, *map(str, row)]) for word, row in zip(known, numbers, strict=True)]
-    Path("vectors.txt").write_text("\n".join(rows))
-    ran: list[tuple[str, ...]] = []
+    write_word_vectors(Path("vectors.txt"), sorted({*" ".join(TOPICS).split(), "good", "bad", "the"}))
 
-    def here(module: str, *arguments: object) -> None:
-        ran.append((module, *map(str, arguments)))
+    def run_here(module: str, *arguments: object) -> None:
         assert importlib.import_module(module).cli([*map(str, arguments)]) == 0
 
-    monkeypatch.setattr(views, "_command", here)
+    command = Mock(side_effect=run_here)
+    monkeypatch.setattr(views, "_command", command)
     args = ["--trees", "runs/trees/toy", "--vectors", "vectors.txt", "--words", "both", "--data", str(data)]
     args += ["--dim", "8", "--word-dim", "6", "--seeds", "3", "4", "--protocol", "fast"]
     args += ["--systems", "seq,const", "dep,const", "--rates", "5e-2"]
@@ -117,24 +119,25 @@ def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: py
     differing |= {"vectors": "vectors.txt", "loop.learning-rate": "0.05", "table.case": "lower"}
     rows = dict(re.findall(r"^\| ([a-z.-]+) \| \S+ \| (.*) \|$", report, re.MULTILINE))
     assert {name: rows.get(name) for name in differing} == differing
-    scored = pandas.read_csv("runs/pairs/rows.csv", dtype=str)
-    [commit] = set(scored["commit"])
+    scores = pandas.read_csv("runs/pairs/rows.csv", dtype=str)
+    [commit] = set(scores["commit"])
     assert commit
     # At each scale two systems and seeds, their starts, an average of words a seed, and random words.
-    assert len(scored) == 2 * (4 + 4 + 2 + 1) and set(scored["scale"]) == {"none", "one"}
+    assert len(scores) == 2 * (4 + 4 + 2 + 1) and set(scores["scale"]) == {"none", "one"}
     # By hand, paired by seed.
-    found = scored[(scored["rate"] == "0.05") & (scored["scale"] == "one")].set_index(["system", "seed"])
-    means = found["mean of 3"].astype(float)
+    rows = scores[(scores["rate"] == "0.05") & (scores["scale"] == "one")].set_index(["system", "seed"])
+    means = rows["mean of 3"].astype(float)
     gain = (means["dep,const"] - means["seq,const"]).mean()
     label = "seq-const-both-words-toy-rate-0.05-seed3"
-    told = read_json(Path("runs/pairs/scores") / label / "one" / "results.json")["config"]["models"]
-    assert told == [f"runs/pairs/models/{label}?scale=runs/trees/toy"]
+    models = read_json(Path("runs/pairs/scores") / label / "one" / "results.json")["config"]["models"]
+    assert models == [f"runs/pairs/models/{label}?scale=runs/trees/toy"]
     at_scale = report.partition("## Each number at one scale: means")[2]
-    [shown] = re.findall(r"\n\| seq,const, both words, toy, rate 0.05 \| 2 \| [^|]* \| (\S+) \[", at_scale)
-    assert float(shown) == pytest.approx(gain, abs=0.02)
-    ran.clear()
+    [gain_in_report] = re.findall(
+        r"\n\| seq,const, both words, toy, rate 0.05 \| 2 \| [^|]* \| (\S+) \[", at_scale
+    )
+    assert float(gain_in_report) == pytest.approx(gain, abs=0.02)
+    command.reset_mock()
     assert cli([*args, "--seeds", "3"]) == 0
-    assert not ran  # finished: not again
-    again = pandas.read_csv("runs/pairs/rows.csv", dtype=str)
-    assert len(again) == 2 * (2 + 2 + 1 + 1)
-    assert cli([*args, "--seeds", "3", "--tasks", "CR"]) == 2 and not ran
+    assert not command.called  # finished: not again
+    assert len(pandas.read_csv("runs/pairs/rows.csv", dtype=str)) == 2 * (2 + 2 + 1 + 1)
+    assert cli([*args, "--seeds", "3", "--tasks", "CR"]) == 2 and not command.called
