@@ -174,10 +174,9 @@ class Objective(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, and the numbers that ``metrics`` names, float64: sums over its anchors.
 
-        The loss, with gradient, is the mean over pairs of views and directions, plus the terms by their
-        weights; the teacher's is 1 − cosine of its vector and the one predicted from the views. Features are
-        [B, D] for each view, of any floating type; targets are on their device. Scores are computed in at
-        least float32. Nothing waits for the device.
+        The loss, with gradient, is the mean over pairs of views and directions, plus the weighted terms, of
+        which the teacher's is 1 − cosine of its vector and the predicted one. Features are [B, D] per view, of
+        any floating type, targets on their device, scores at least float32. Nothing waits for the device.
         """
         views = [view_BD if view_BD.dtype == torch.float64 else view_BD.float() for view_BD in features]
         anchors = [view_BD[targets.anchor] for view_BD in views]
@@ -207,8 +206,7 @@ class Objective(nn.Module):
             teacher_AK = teacher_BK.to(prediction_AK)[targets.anchor]
             term_losses["teacher"] = (1 - cosine_similarity(prediction_AK, teacher_AK)).sum()
         loss = sum(pair_losses, views[0].new_zeros(())) / len(self.pairs)
-        for name, weight in self.term_weights.items():
-            loss = loss + weight * term_losses[name]
+        loss = sum((weight * term_losses[name] for name, weight in self.term_weights.items()), start=loss)
         values = (loss, *pair_losses, *(term_losses[name] for name in self.term_weights), *pair_hits)
         return loss, torch.stack([value.detach().double() for value in values])
 
