@@ -175,8 +175,8 @@ class Objective(nn.Module):
         """Return the loss of a batch, and the numbers that ``metrics`` names, float64: sums over its anchors.
 
         The loss, with gradient, is the mean over pairs of views and directions, plus the weighted terms, of
-        which the teacher's is 1 − cosine of its vector and the predicted one. Features are [B, D] per view, of
-        any floating type, targets on their device, scores at least float32. Nothing waits for the device.
+        which the teacher's is 1 − cosine of its vector and the predicted one. Features are [B, D] per view,
+        of any floating type, targets on their device, scores at least float32. Nothing waits for the device.
         """
         views = [view_BD if view_BD.dtype == torch.float64 else view_BD.float() for view_BD in features]
         anchors = [view_BD[targets.anchor] for view_BD in views]
