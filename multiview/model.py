@@ -38,16 +38,18 @@ from multiview.encoders.meaning import (
     check_structure_size,
     join_scales,
     join_with_structure,
-    normalize_rows,
     sample_spans,
 )
 from multiview.encoders.outputs import (
     Output,
+    Vectors,
     annotations_of,
     check_arguments,
+    check_finite,
     chosen_views,
     joined_output,
     structure_output,
+    unit_vectors,
     views_output,
 )
 from multiview.encoders.registry import ViewStack, fields_of, table_indices
@@ -60,7 +62,6 @@ from multiview.folder.files import (
     save_model,
 )
 from multiview.folder.reading import SentenceReader, Tokens
-from multiview.pretrained import read_vectors
 from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.trees.batch import Batch
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from multiview.comparison.matches import Explanation
     from parsing.trees.cache import TreeCache
 
-Vectors = NDArray[np.floating] | Tensor
 FEW_SENTENCES = 200
 """Fewer sentences are encoded by one thread."""
 BATCH = 512
@@ -317,13 +317,13 @@ class MultiViewEncoder:
     @with_torch_defaults()
     def similarity(self, first: Vectors, second: Vectors) -> Tensor:
         """Compare each vector of ``first`` and each of ``second`` by cosine: [n, m]; [D] counts as [1, D]."""
-        left, right = _units(first, second)
+        left, right = unit_vectors(first, second)
         return left @ right.T
 
     @with_torch_defaults()
     def similarity_pairwise(self, first: Vectors, second: Vectors) -> Tensor:
         """Return the cosines of vectors ``first`` and ``second``, pair by pair: [n]; [D] counts as [1, D]."""
-        left, right = _units(first, second)
+        left, right = unit_vectors(first, second)
         if 1 not in (len(left), len(right)) and len(left) != len(right):
             raise UserError(f"similarity_pairwise: {len(left)} vectors and {len(right)} are no pairs")
         return (left * right).sum(dim=1)
@@ -452,26 +452,7 @@ class MultiViewEncoder:
             for places, batch in batches:
                 with torch_threads(threads):
                     vectors_BD = output.vectors_of(batch)
-                is_finite = torch.isfinite(vectors_BD).all(dim=1)
-                if not is_finite.all():
-                    row = int(is_finite.int().argmin())
-                    sentence = " ".join(list(batch.words())[row])
-                    raise UserError(
-                        f"{self.name}: the vector of sentence {int(places[row])}, {sentence[:60]!r}, is not "
-                        "finite; the model's weights are unusable"
-                    )
+                check_finite(vectors_BD, batch, places, self.name)
                 vectors[torch.from_numpy(places).to(self.device)] = vectors_BD
                 bar.update(len(places))
         return vectors
-
-
-def _units(first: Vectors, second: Vectors) -> tuple[Tensor, Tensor]:
-    """Return vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
-
-    What are no vectors, or of different sizes, is a UserError.
-    """
-    left = read_vectors(first, "similarity")
-    right = read_vectors(second, "similarity")
-    if left.shape[1] != right.shape[1]:
-        raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
-    return normalize_rows(left), normalize_rows(right).to(left.device)

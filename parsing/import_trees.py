@@ -20,7 +20,6 @@ from corpora.brackets import read_brackets
 from corpora.inputs import input_hash
 from corpora.text import Document, Sentence, in_pieces
 from corpora.treebanks import read_conllu
-from parsing.trees.arrays import labels_and_tags, to_parse
 from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME, Batch, DependencyParse, ids_of
 from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, write_shard
 from runtime.cli import Command, configuration
@@ -70,6 +69,8 @@ def import_trees(output: Path, *, conllu: Path | None = None, ptb: Path | None =
 
 def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None) -> Manifest:
     """Make the manifest of a treebank's cache, which lists no shard yet."""
+    from parsing.trees.arrays import labels_and_tags  # here: it compiles
+
     files = {"conllu_sha256": conllu, "ptb_sha256": ptb}
     hashes = {key: input_hash(path, [path]) for key, path in files.items() if path is not None}
     parser = {"name": "gold", "version": "1", **hashes}
@@ -116,6 +117,7 @@ def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
 def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Batch:
     """Return the trees of sentences as arrays; raises UserError if heads are no tree."""
     from parsing.text_parser import assemble
+    from parsing.trees.arrays import to_parse
 
     relations, labels, tags = map(ids_of, (names.relations, names.labels, names.tags))
     arcs = spans = None

@@ -7,10 +7,12 @@ from numbers import Integral
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.encoders.meaning import Readout, Scale, join_with_structure
+from multiview.encoders.meaning import Readout, Scale, join_with_structure, normalize_rows
 from multiview.encoders.registry import ViewStack
+from multiview.pretrained import read_vectors
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from runtime.errors import UserError
@@ -25,6 +27,7 @@ NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
     "chunk_size": (None,),
 }
 """Arguments of sentence-transformers' ``encode``, each with the values that change nothing."""
+Vectors = NDArray[np.floating] | Tensor
 ChosenViews = tuple[ViewStack, list[int]]
 """A network of a model, and the positions of those of its views that are read."""
 
@@ -117,3 +120,27 @@ def check_arguments(
         neutral_values = [(type(neutral), neutral) for neutral in NEUTRAL_ARGUMENTS.get(name, ())]
         if (type(value), value) not in neutral_values:
             raise UserError(f"encode: {name}={value!r} has no meaning for this model")
+
+
+def check_finite(vectors_BD: Tensor, batch: Batch, places: NDArray[np.integer], name: str) -> None:
+    """Refuse a model's vectors that are not finite; ``places`` are those of the sentences among all."""
+    is_finite = torch.isfinite(vectors_BD).all(dim=1)
+    if not is_finite.all():
+        row = int(is_finite.int().argmin())
+        sentence = " ".join(list(batch.words())[row])
+        raise UserError(
+            f"{name}: the vector of sentence {int(places[row])}, {sentence[:60]!r}, is not finite; "
+            "the model's weights are unusable"
+        )
+
+
+def unit_vectors(first: Vectors, second: Vectors) -> tuple[Tensor, Tensor]:
+    """Return vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
+
+    What are no vectors, or of different sizes, is a UserError.
+    """
+    left = read_vectors(first, "similarity")
+    right = read_vectors(second, "similarity")
+    if left.shape[1] != right.shape[1]:
+        raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
+    return normalize_rows(left), normalize_rows(right).to(left.device)
