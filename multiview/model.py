@@ -7,8 +7,7 @@
 Sentences are parsed on the fly by the parsers the model was trained with, or their trees come from a cache.
 Every input gives one vector, in input order; an input is never split into sentences.
 
-Legend of dimension suffixes: n sentences, B sentences of a batch, N tokens or nodes, E word-vector size, D
-embedding size.
+Legend of dimension suffixes: n or N sentences, B sentences of a batch, D size of a vector, S of structure.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ from multiview.encoders.outputs import (
     annotations_of,
     check_arguments,
     check_finite,
+    check_kind,
     chosen_views,
     joined_output,
     structure_output,
@@ -278,13 +278,7 @@ class MultiViewEncoder:
         self, view_names: Sequence[str] | None, kind: str | None, share: float | None, dim: int | None
     ) -> Output:
         """Decide how :meth:`encode` makes vectors, by its options; ``kind`` is its ``readout``."""
-        if not isinstance(kind, str | None) or kind not in (None, "meaning", "features", "raw"):
-            raise UserError(f"encode: readout={kind!r:.60}: meaning, features or raw")
-        if kind == "meaning" and (self.readout is None or view_names is not None):
-            reason = (
-                "reads all views, not some" if self.readout else "was never fitted (multiview.readout does)"
-            )
-            raise UserError(f"encode: readout='meaning': that of {self.name or 'this model'} {reason}")
+        check_kind(kind, self.readout, self.name or "this model", reads_all_views=view_names is None)
         views = chosen_views(self.networks, view_names)
         for_cosine = view_names is None and kind in (None, "meaning")
         transform: Readout | Scale | None = self.readout if for_cosine else None
@@ -372,8 +366,7 @@ class MultiViewEncoder:
         for table in (network.words for network in self.networks):
             rows = table.vocabulary.lookup(types.tolist())
             blocks += [table.rows(view, rows) for view in range(max(len(table.tables), 1))]
-        vectors: NDArray[np.float32] = torch.cat(blocks, dim=1).float().cpu().numpy()[type_of_word]
-        return vectors
+        return torch.cat(blocks, dim=1).float().cpu().numpy()[type_of_word]
 
     def expand_vocabulary(self, vectors: Path | str) -> int:
         """Add words of a file (GloVe, word2vec, fastText) that the model was not trained on; return how many.
@@ -392,8 +385,7 @@ class MultiViewEncoder:
         """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
         texts = read_sentences(inputs, "structure_vectors")
         output = structure_output(self.networks[0].words, self.structure_size)
-        vectors: NDArray[np.float32] = self._encode(texts, None, output, BATCH, False).cpu().numpy()
-        return vectors
+        return self._encode(texts, None, output, BATCH, False).cpu().numpy()
 
     def add_structure(self, vectors_ND: Tensor, texts: Iterable[str | Tokens], share: float) -> Tensor:
         """Put the structure of texts beside vectors of theirs, [n, D + S]; λ is ``share``."""

@@ -122,6 +122,15 @@ def check_arguments(
             raise UserError(f"encode: {name}={value!r} has no meaning for this model")
 
 
+def check_kind(kind: object, readout: Readout | None, name: str, *, reads_all_views: bool) -> None:
+    """Refuse a ``readout`` of ``encode`` that is none, or a meaning that the model ``name`` cannot give."""
+    if not isinstance(kind, str | None) or kind not in (None, "meaning", "features", "raw"):
+        raise UserError(f"encode: readout={kind!r:.60}: meaning, features or raw")
+    if kind == "meaning" and (readout is None or not reads_all_views):
+        reason = "reads all views, not some" if readout else "was never fitted (multiview.readout does)"
+        raise UserError(f"encode: readout='meaning': that of {name} {reason}")
+
+
 def check_finite(vectors_BD: Tensor, batch: Batch, places: NDArray[np.integer], name: str) -> None:
     """Refuse a model's vectors that are not finite; ``places`` are those of the sentences among all."""
     is_finite = torch.isfinite(vectors_BD).all(dim=1)
