@@ -142,7 +142,7 @@ class Corpus:
     """Reads the documents."""
     _: KW_ONLY
     settings: dict[str, str]
-    """What decides the content besides the input, e.g. format and tokenizer."""
+    """Settings that decide the content besides the input, e.g. format and tokenizer."""
     hash_input: Callable[[], str]
     """Computes the input's hash; called at most once, on first use of the identity."""
     limit: int | None = None
@@ -158,7 +158,7 @@ class Corpus:
 
     @functools.cached_property
     def identity(self) -> dict[str, str]:
-        """What decides the content: reader, format, tokenizer, limit, and the hash of the input."""
+        """All that decides the content: reader, format, tokenizer, limit, and the hash of the input."""
         limit = {} if self.limit is None else {"first_sentences": str(self.limit)}
         return {**self.settings, **limit, "input_sha256": self.hash_input()}
 

@@ -204,7 +204,7 @@ class TrainConfig:
 
     @property
     def words_mode(self) -> Literal["trained", "tuned", "fixed", "both"]:
-        """What --words says; without it words stay fixed if --vectors names some."""
+        """The choice of --words; without it words stay fixed if --vectors names some."""
         return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
 
     def check(self) -> None:

@@ -41,7 +41,8 @@ class ReadoutConfig(ModelOptions):
     features: Count = 2560
     """Numbers of the features for classifiers at most; those that the others tell best are left out."""
     strength: Positive | Literal["auto"] = "auto"
-    """Of the ridge, in units of the mean variance of the views' numbers; auto tries some on held-out text."""
+    """Strength of the ridge, in units of the mean variance of the views' numbers; auto tries some on
+    held-out text."""
     structure: Share | None = None
     """The model's default share of who did what to whom in the cosine; by default as it is."""
     output: Path | None = None

@@ -25,7 +25,7 @@ MODEL_DESCRIPTIONS = {
     "const": "Span parser (Kitaev & Klein 2018) with part-of-speech tags. Brackets without function tags, "
     "punctuation and wrapper (`parsing/training/scores.py`).",
 }
-"""What a kind of model is, and how it is scored."""
+"""A description of each kind of model, and of how it is scored."""
 
 
 def main(config: ParserTrainConfig) -> int:

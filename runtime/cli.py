@@ -49,7 +49,7 @@ Config = TypeVar("Config")
 Count = Annotated[int, Ge(1), Le(2**31 - 1)]
 """A number of things, at least 1, that fits the integers of libraries."""
 CountOrNone = Annotated[int, Ge(0), Le(2**31 - 1)]
-"""As :data:`Count`, or 0, which means none or no limit."""
+"""A :data:`Count`, or 0, which means none or no limit."""
 Seed = Annotated[int, Ge(0), Le(2**32 - 1)]
 """A seed in the range that every library accepts."""
 Share = Annotated[float, Ge(0), Le(1)]

@@ -189,7 +189,7 @@ class Task(ABC, Generic[AnyBatch]):
         """Return the batches of an epoch, from its number alone, fast: the loop first counts all epochs'."""
 
     def loss(self, batch: Any) -> Tensor:
-        """Return the mean loss of a batch, a scalar with a gradient; :meth:`step` alone asks for it."""
+        """Return the mean loss of a batch, a scalar with a gradient; a task with its own step needs none."""
         raise NotImplementedError
 
     @abstractmethod

@@ -92,7 +92,7 @@ class Tasks:
     """The tasks of an evaluation."""
 
     data: list[TaskData]
-    """Those that can be read."""
+    """The tasks that can be read."""
     missing: dict[str, str]
     """Why others cannot be read, by task."""
 

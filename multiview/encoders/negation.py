@@ -1,4 +1,4 @@
-"""What a negation turns: *not good* is minus *good*. English only.
+"""Finds the words whose sense a negation turns: *not good* is minus *good*. English only.
 
 :data:`NEGATION_RULES` says what each word that denies turns. The words are those of a batch in their
 dependency trees.
@@ -31,7 +31,7 @@ UNIVERSAL = (
 
 @dataclass(frozen=True)
 class NegationRule:
-    """What words that deny turn; of the rules whose conditions hold, the first one counts.
+    """The words that a denying word turns; of the rules whose conditions hold, the first one counts.
 
     *Target* is the head of the word; for :data:`NOT`, what that head modifies: not very *good*. *Predicate*
     is the verb whose subject or object the target is, or the target; *object* is that of a preposition, or

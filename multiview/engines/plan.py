@@ -1,4 +1,4 @@
-"""What sweeps over the trees of a batch share: the order of nodes, weights and memory (docs/equations.md).
+"""Puts the nodes of a batch of trees in order for its sweeps; has their weights and their memory.
 
 A node has a *rank*, its place in a stable sort by height, so that a level is a range of ranks. Its state is
 kept in a *slot*, by the rank of its parent and its side, roots last. So the children of a level are one slice

@@ -57,7 +57,7 @@ def kernels_for(x: Tensor) -> ModuleType:
 
 
 class DepBuffers(NamedTuple):
-    """What the sweep of DEP computes, and its gradient reads."""
+    """Everything that the sweep of DEP computes and its gradient reads."""
 
     h: Tensor  # [N, D], by slot
     c: Tensor  # [N, D], by slot

@@ -225,7 +225,7 @@ class EncodedModel(nn.Module):
 
     kind: ClassVar[str]
     identity: dict[str, str]
-    """That of the model folder; empty for a model that comes from none."""
+    """The identity of the model folder; empty for a model that comes from none."""
 
     def __init__(
         self,

@@ -197,7 +197,7 @@ class LocalPool(Pool):
 
 
 _worker: Worker
-"""That of this process, if it is one of a :class:`LocalPool`."""
+"""The worker of this process, if it is one of a :class:`LocalPool`."""
 _computing = threading.Lock()
 
 
