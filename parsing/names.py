@@ -1,4 +1,4 @@
-"""What a parser may be called on every command line, and where it is; imports nothing heavy."""
+"""Finds the parser that a name on a command line means; imports nothing heavy."""
 
 from pathlib import Path
 

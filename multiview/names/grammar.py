@@ -18,7 +18,7 @@ from runtime.folders import current_folder
 
 @dataclass(frozen=True)
 class Form:
-    """What may follow a prefix."""
+    """The form of the names with one prefix: their base and their options."""
 
     words: str
     """The form in words, for errors and help."""
@@ -81,7 +81,7 @@ class EncoderName:
     """The whole name, as the user gave it."""
     prefix: str = ""
     base: str
-    """What stands between prefix and options: a model, views, or words."""
+    """The part between prefix and options: a model, views, or words."""
     dim: int | None = None
     """Size of random vectors; None leaves it to the encoder."""
     views: Sequence[str] | None = None

@@ -78,7 +78,7 @@ class BoundModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What a name means: an encoder that is not yet loaded."""
+    """An encoder that a name means and that is not yet loaded."""
 
     name: EncoderName
     kind: str
@@ -352,7 +352,7 @@ FINDERS: dict[str, Callable[[EncoderName, int], Source]] = {
     **dict.fromkeys(("bag", "sif"), _bag),
     "start": _start,
 }
-"""What a name with a prefix of :data:`multiview.names.grammar.FORMS` means; an int is the seed."""
+"""Functions that find the source of a name by its prefix; their second argument is the seed."""
 
 
 def precomputed(path: Path) -> Encode:

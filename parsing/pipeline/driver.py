@@ -91,7 +91,7 @@ class ShardPart:
 
 @dataclass(frozen=True, slots=True)
 class ParsedPart:
-    """What a worker made of a part."""
+    """A part of a shard, parsed by a worker."""
 
     trees: Batch
     faults: list[str]
