@@ -125,7 +125,7 @@ class ObjectiveConfig:
 class LoopConfig:
     """Options of the training loop: how many steps it takes, and how they are computed."""
 
-    batch: Annotated[Count, Ge(2)] = 200
+    batch: Annotated[Count, Ge(3)] = 200
     """Sentences of a segment, in order."""
     segments: CountOrNone = 0
     """Segments a step, over processes; 0: one each."""

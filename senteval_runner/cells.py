@@ -1,6 +1,8 @@
 """Keep finished results, each in a file of its own: the result of a model on a task with a seed is a cell."""
 
+import errno
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,6 +64,8 @@ def read_or_compute(
         check(record)
         return record
 
+    if os.path.lexists(file) and not file.is_file():  # of the whole run, which could not keep the result
+        raise FileExistsError(errno.EEXIST, "a folder or a pipe in the place of a finished result", str(file))
     if file.exists():
         try:
             return read()

@@ -250,9 +250,12 @@ def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, s
 def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None:
     counts = np.bincount(y, minlength=len(task.classes))
     if counts.min() < minimum:
+        smallest = int(counts.argmin())
+        # Of a file per class, that of class 1 is first.
+        file = task.files[split][-1 - smallest if task.name in BINARY_TASKS else 0]
         raise UserError(
-            f"{task.name} {split}: class {task.classes[int(counts.argmin())]} has {counts.min()} rows, the "
-            f"folds need {minimum}; is {task.files[split][0]} truncated?"
+            f"{task.name} {split}: class {task.classes[smallest]} has {counts.min()} rows, the folds need "
+            f"{minimum}; is {file} truncated?"
         )
 
 

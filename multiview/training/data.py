@@ -222,6 +222,14 @@ class StepSource:
         self.fields = fields_of(requires)
         self.documents = np.asarray(cache.documents())
         self.usable = (np.asarray(cache.flags()) & UNUSABLE_FLAGS) == 0
+        has_next = self.usable[:-1] & self.usable[1:]
+        if boundary == "document":
+            has_next[self.documents[1:-1] - 1] = False  # the last sentences of documents
+        if not has_next.any():
+            raise UserError(
+                f"{cache.folder}: no sentence has a neighbour in its document to be contrasted with (blank "
+                "lines end documents); give text of longer documents, or --objective.boundary none"
+            )
 
     def positions(self, sentences: NDArray[np.int64]) -> Positions:
         """Return the positions of sentences, [B], in ascending order."""

@@ -158,6 +158,7 @@ def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path:
 def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, monkeypatch, refusal) -> None:
     monkeypatch.chdir(tmp_path)
     write_cache(tmp_path / "trees" / "only-dep", [("a", "b")] * 40, views=("dep",))
+    write_cache(tmp_path / "trees" / "of-one", [("a", "b")] * 40, documents=range(40))
     Path("bad.toml").write_text("[loop]\nbatch = 'x'\n")
     trees, only_dep = f"--trees={toy_trees}", "--trees=trees/only-dep"
     cases = {
@@ -171,6 +172,8 @@ def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, 
         '--preset bad.toml: loop.batch "x": must be a valid integer': ["--preset=bad.toml"],
         "lower them": ["--loop.batch=400", only_dep, "--views=dep,dep", "--loop.segments=9"],
         "needs two to 32": ["--views", ",".join(["dep"] * 400), trees],
+        "--loop.batch 2: must be at least 3": ["--loop.batch=2", trees],
+        "trees/of-one: no sentence has a neighbour in its document": ["--trees=trees/of-one"],
         "cannot be used": ["--device=cuda:99", trees],
         "do not fill one step": [f"--loop.segments={2**31 - 1}", trees],
         "cannot be written": ["--name", "x" * 300, "--device=cpu", "--vectors=none", trees],

@@ -20,7 +20,7 @@ from runtime.errors import UserError
 from senteval_runner import cells
 from senteval_runner.cells import Cells
 from senteval_runner.protocol.config import get_protocol
-from senteval_runner.run import SentEvalConfig, main
+from senteval_runner.run import SentEvalConfig, cli, main
 from tests.fixtures.files import differing
 from tests.fixtures.kills import run_with_interruptions
 
@@ -153,6 +153,19 @@ def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, prot
 
     (unused_library,) = {"torch", "scikit-learn"} - {library}
     assert cell() != cell(**{library: "2"}) and cell() == cell(**{unused_library: "2"})
+
+
+def test_a_folder_in_the_place_of_a_result_ends_the_run(tmp_path, words, run, computed_tasks, capsys) -> None:
+    assert run(words, tasks="CR,MRPC") == 0
+    [result] = (tmp_path / "report").rglob("CR.json")
+    result.unlink()
+    result.mkdir()
+    options = ["--data", "data", "--output", "report", "--cache", "cache", "--protocol", "fast"]
+    capsys.readouterr()
+    assert cli([str(words), "--tasks", "CR,MRPC", *options, "--no-baselines"]) == 2
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert f"{Path(*result.parts[-4:])}: a folder or a pipe in the place of a finished result" in last_line
+    assert computed_tasks == ["CR", "MRPC"]
 
 
 def test_a_model_that_cannot_be_loaded_is_tried_once(tmp_path, words, run, monkeypatch) -> None:
