@@ -75,7 +75,10 @@ def test_too_few_rows_are_refused(data: Path, protocol: str, rows: int, reason: 
 def test_a_class_without_rows_names_its_file(data: Path, end: str) -> None:
     (data / f"downstream/CR/custrev.{end}").write_text("")
     reason = evaluate(RandomBag(4), ["CR"], data, QUICK).skipped["CR"]
-    assert f"class {int(end == 'pos')} has 0 rows" in reason and f"is {data}/downstream/CR/custrev.{end}" in reason
+    assert (
+        f"class {int(end == 'pos')} has 0 rows" in reason
+        and f"is {data}/downstream/CR/custrev.{end}" in reason
+    )
 
 
 def test_snli_equals_the_oracle(data: Path) -> None:
