@@ -111,14 +111,14 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     adds_words = config.table.expand > 0 and config.words_mode != "fixed" and distributed.first
     # Opened now, since bad vectors would be found only after hours of training.
     new_words = open_new_words(config, cache) if adds_words else None
-    logger = log_to(trainer.folder)
-    logger.setLevel("INFO" if distributed.first else "ERROR")
-    why_these = "" if config.trees else ", the only tree cache under runs/trees"
-    logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", why_these)
-    code = trainer.run()
-    if distributed.first:
-        finish(trainer, None if code else new_words)
-    return code
+    with log_to(trainer.folder) as logger:
+        logger.setLevel("INFO" if distributed.first else "ERROR")
+        why_these = "" if config.trees else ", the only tree cache under runs/trees"
+        logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", why_these)
+        code = trainer.run()
+        if distributed.first:
+            finish(trainer, None if code else new_words)
+        return code
 
 
 def finish(trainer: Trainer, new_words: WordVectors | None) -> None:

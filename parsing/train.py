@@ -50,20 +50,24 @@ def main(config: ParserTrainConfig) -> int:
     data = {role: {str(path): sha256_file(path) for path in paths} for role, paths in files.items()}
     identity = {"model": config_to_json(config.model), "device": device.type, **config_to_json(config.loop)}
     schedule = Schedule(epochs=config.loop.epochs, max_minutes=config.loop.max_minutes)
-    log = log_to(config.output / "training")
-    loop = Loop(task, schedule, config.output / "training", identity=identity | data)
-    parameters = sum(parameter.numel() for parameter in task.module.parameters())
-    log.info("%d sentences, %d words; %d parameters", len(task.words), sum(map(len, task.words)), parameters)
-    if code := loop.run():
-        return code
-    loop.load_best()
-    for kind, model in task.models.items():
-        path, name = config.output / kind, f"{config.output.resolve().name}-{kind}"
-        model.save(path, name=name, version="1")
-        # The stored weights are scored, not those in memory: float16 rounds them.
-        scores = score_parser(kind, load_parser(kind, str(path)), dev[kind])
-        write_text(path / "README.md", card(name, kind, data, scores))
-        log.info("%s: %s", path, ", ".join(f"{key} {value:.2f}" for key, value in scores.items()))
+    with log_to(config.output / "training") as log:
+        loop = Loop(task, schedule, config.output / "training", identity=identity | data)
+        sizes = (
+            len(task.words),
+            sum(map(len, task.words)),
+            sum(each.numel() for each in task.module.parameters()),
+        )
+        log.info("%d sentences, %d words; %d parameters", *sizes)
+        if code := loop.run():
+            return code
+        loop.load_best()
+        for kind, model in task.models.items():
+            path, name = config.output / kind, f"{config.output.resolve().name}-{kind}"
+            model.save(path, name=name, version="1")
+            # The stored weights are scored, not those in memory: float16 rounds them.
+            scores = score_parser(kind, load_parser(kind, str(path)), dev[kind])
+            write_text(path / "README.md", card(name, kind, data, scores))
+            log.info("%s: %s", path, ", ".join(f"{key} {value:.2f}" for key, value in scores.items()))
     return 0
 
 

@@ -24,7 +24,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -296,17 +296,24 @@ def import_plugin(module: str) -> None:
         raise UserError(f"--plugin {module}: {type(error).__name__}: {error}{place}") from None
 
 
-def log_to(folder: Path) -> logging.Logger:
-    """Append messages from INFO on to ``folder/log.txt``, print them to stderr, and return the logger."""
+@contextlib.contextmanager
+def log_to(folder: Path) -> Iterator[logging.Logger]:
+    """Append messages from INFO on to ``folder/log.txt`` and print them to stderr, until the end.
+
+    Then the logger is the caller's again, as it was.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger(LOGGER)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
+    handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
     file_handler = logging.FileHandler(folder / "log.txt", encoding="utf-8")
     file_handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(file_handler)
-    logger.addHandler(logging.StreamHandler(sys.stderr))
-    return logger
+    logger.handlers[:] = [file_handler, logging.StreamHandler(sys.stderr)]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield logger
+    finally:
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+        logger.propagate = propagate
+        file_handler.close()

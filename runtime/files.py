@@ -147,7 +147,8 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
     The operating system frees the lock however this process ends. The lock's file stays in the folder:
     removing it would let two waiting runs in. Folders made here are removed if nothing was written, so that a
     refused command leaves nothing behind. If another run holds the lock, this waits with ``wait``, and else
-    refuses; ``option`` is what messages tell the user to change.
+    refuses; ``option`` is what messages tell the user to change. A folder that was removed or renamed
+    meanwhile is a UserError at the end.
     """
     from filelock import FileLock, Timeout
 
@@ -163,6 +164,7 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
             pass
         lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
         lock.acquire()
+        place = os.stat(folder)
     except Timeout:
         raise UserError(f"{folder}: another run is writing here; wait for it or stop it") from None
     except OSError as error:
@@ -173,9 +175,22 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
             if TEMPORARY_NAME.fullmatch(path.name):
                 path.unlink(missing_ok=True)
         yield
+        _check_place(folder, place)
+    except OSError:
+        _check_place(folder, place)
+        raise
     finally:
         _remove_unused(new_folders)
         lock.release()
+
+
+def _check_place(folder: Path, place: os.stat_result) -> None:
+    """Refuse a folder that is no longer the one that was there at ``place``."""
+    if not folder.is_dir() or not os.path.samestat(folder.stat(), place):
+        raise UserError(
+            f"{folder}: was removed or renamed while this run wrote there; if it was renamed, give it its "
+            "name again, and start the same command again"
+        )
 
 
 def _remove_unused(folders: Sequence[Path]) -> None:

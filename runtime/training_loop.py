@@ -19,7 +19,9 @@ steps since the last one, the scores}``). Lines of steps that run again after a 
 
 import json
 import logging
+import os
 import signal
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -129,7 +131,10 @@ class Loop(Generic[AnyBatch]):
         return f"time limit of {schedule.max_minutes:g} minutes" if position.progress >= 1 else ""
 
     def run(self) -> int:
-        """Train to the end or a limit and return 0; after Ctrl-C or SIGTERM, 130 or 143 and a checkpoint."""
+        """Train to the end or a limit and return 0; after Ctrl-C or SIGTERM, 130 or 143 and a checkpoint.
+
+        In another thread than the main one signals are left to the caller.
+        """
         position = self.position
         if self.is_first:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -140,7 +145,11 @@ class Loop(Generic[AnyBatch]):
         if not self.is_resumed and self.schedule.evaluate_first:
             self._evaluate(epoch=0)
         show = None if self.is_first else False
-        self._handlers = {number: signal.signal(number, self._stop) for number in SIGNALS}
+        self._handlers = {}
+        if threading.current_thread() is threading.main_thread():
+            # A handler that was not set in Python is None; it stays, since nothing could set it again.
+            numbers = [number for number in SIGNALS if signal.getsignal(number) is not None]
+            self._handlers = {number: signal.signal(number, self._stop) for number in numbers}
         try:
             with progress(
                 total=position.steps, initial=position.step, unit="step", description="train", show=show
@@ -242,6 +251,7 @@ class Loop(Generic[AnyBatch]):
                 position.best = row
                 # Before the checkpoint that records it: after a kill in between, the steps are repeated.
                 if self.is_first:
+                    os.stat(self.folder / LOG)  # or a folder that was removed would be made again
                     self.task.keep_best(self.best_checkpoints, row)
         position.sums = {}
         self._write(row)
@@ -249,7 +259,8 @@ class Loop(Generic[AnyBatch]):
 
     def _write(self, row: Row) -> None:
         if self.is_first:
-            with open(self.folder / LOG, "a", encoding="utf-8") as stream:
+            with open(self.folder / LOG, "r+", encoding="utf-8") as stream:  # "a" would make it if it is gone
+                stream.seek(0, os.SEEK_END)
                 stream.write(json.dumps(row) + "\n")
 
     def _agree(self, seconds: float) -> int:

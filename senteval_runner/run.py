@@ -135,14 +135,14 @@ def main(config: SentEvalConfig) -> int:
     numbers = {"seed": config.random_seed, "project": config.project}
     models = open_models([*specs, *baselines], trees, **places, **numbers)
     refuse_others(folder, "models")
-    logger = log_to(folder)
-    write_json(folder / "config.json", config_to_json(config))
-    for model in (model for model, start in starts.items() if not start):
-        logger.warning("%s: left out before its first step: no tree cache of its training here", model)
-    protocol = get_protocol(config.protocol, nhid=config.nhid)
-    # Reports in their default folders share finished tasks.
-    score_models(models, tasks, seeds, Cells((config.output or REPORTS) / "parts", protocol))
-    write_results(folder, models, protocol, config_to_json(config))
+    with log_to(folder) as logger:
+        write_json(folder / "config.json", config_to_json(config))
+        for model in (model for model, start in starts.items() if not start):
+            logger.warning("%s: left out before its first step: no tree cache of its training here", model)
+        protocol = get_protocol(config.protocol, nhid=config.nhid)
+        # Reports in their default folders share finished tasks.
+        score_models(models, tasks, seeds, Cells((config.output or REPORTS) / "parts", protocol))
+        write_results(folder, models, protocol, config_to_json(config))
     return 0 if any(model.results for model in models[: len(specs)]) else 2
 
 

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import csv
 import inspect
+import logging
 import shutil
 import tomllib
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -44,7 +45,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from multiview.names.grammar import check_names
 from runtime import files
-from runtime.cli import Command, config_to_json, log_to, with_defaults
+from runtime.cli import LOGGER, Command, config_to_json, log_to, with_defaults
 from runtime.errors import UserError, collect_refusals
 from runtime.progress import progress
 
@@ -87,7 +88,7 @@ class Run:
 
     def __init__(self, output: Path) -> None:
         self.output = output
-        self.log = log_to(output).info
+        self.log = logging.getLogger(LOGGER).info
         self.left_out: dict[str, list[str]] = {}
         """Names of what could not be computed, by reason."""
         self.rows: list[Figures] = []
@@ -154,7 +155,8 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
 
     output = config.output
     run = Run(output)
-    page = study(config, run)
+    with log_to(output):
+        page = study(config, run)
     reasons = [f"{', '.join(names)}: {reason}" for reason, names in run.left_out.items()]
     if not run.rows:
         raise UserError("; ".join(reasons) or "nothing to compute: see --help")

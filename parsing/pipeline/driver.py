@@ -252,12 +252,12 @@ def run_corpus(
         identity = {"corpus": {"name": corpus.name, **corpus.identity}}
         _refuse_other_run(output, old_manifest, identity)  # before workers load parsers
         next(iter(corpus), None)  # refuses a corpus without sentences
-        with pool:
+        with pool, contextlib.ExitStack() as until_the_end:
             new_manifest = _make_manifest(pool, identity, shard_sentences)
             _refuse_other_run(output, old_manifest, new_manifest.identity)
             manifest = old_manifest or new_manifest
             if config is not None:  # only now: a refused run changes nothing
-                log_to(output)
+                until_the_end.enter_context(log_to(output))
                 write_json(output / "config.json", config)
             rows = tuple(sound_shards(output, manifest))
             old_sentences = sum(row.sentences for row in rows)

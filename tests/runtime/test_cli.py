@@ -1,5 +1,6 @@
 """Commands: exit codes, one line for what a user can change, the folder they own."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from runtime.cli import Command, Count, configuration, import_plugin
+from runtime.cli import LOGGER, Command, Count, configuration, import_plugin, log_to
 from runtime.errors import MissingExtraError, UserError
 
 
@@ -154,3 +155,21 @@ def test_closed_and_full_streams_leave_the_exit_code(line: str, codes: tuple[int
         process = subprocess.run(["bash", "-c", shell], env=env, capture_output=True, timeout=60)
         assert (process.returncode, process.stdout.decode()) == (code, "" if words else out), process.stderr
         assert b"Traceback" not in process.stderr and b"ignored" not in process.stderr
+
+
+def test_a_log_is_kept_until_its_run_ends(tmp_path: Path) -> None:
+    """Then the logger is the caller's again: lines of a later call must not go into that folder."""
+    logger = logging.getLogger(LOGGER)
+    own = logging.NullHandler()
+    logger.addHandler(own)
+    before = list(logger.handlers), logger.level, logger.propagate
+    try:
+        with pytest.raises(UserError), log_to(tmp_path) as log:
+            log.info("within")
+            raise UserError("no")
+        assert (list(logger.handlers), logger.level, logger.propagate) == before
+        logger.warning("after")
+    finally:
+        logger.removeHandler(own)
+    text = (tmp_path / "log.txt").read_text()
+    assert "within" in text and "after" not in text

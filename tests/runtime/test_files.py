@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from runtime.files import (
     write_array,
     write_json,
     write_record,
+    write_text,
 )
 from tests.fixtures.processes import run_python
 
@@ -190,6 +192,17 @@ def test_an_input_that_is_no_file_is_refused_before_it_is_opened(name: str, read
     path = tmp_path / name
     with pytest.raises(UserError, match=f"{name}: (a pipe or a device|a folder|no such file|cannot be read)"):
         read(path)
+
+
+def test_a_locked_folder_that_was_replaced_is_an_error_at_the_end(tmp_path: Path) -> None:
+    """Whatever was written since is in two places, or gone."""
+    folder = tmp_path / "out"
+    with pytest.raises(UserError, match="was removed or renamed while"), lock_folder(folder):
+        folder.rename(tmp_path / "before")
+        write_text(folder / "a.txt", "made again")
+    with pytest.raises(ZeroDivisionError), lock_folder(folder):
+        shutil.rmtree(folder)
+        1 / 0  # noqa: B018  # a bug stays one
 
 
 @pytest.mark.parametrize("name", ["log.txt", ".lock", "parts", "parts/MR.json"])

@@ -1,9 +1,11 @@
 """The loop that all training shares: learns, keeps its budget, resumes to the bit after any kill."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +16,7 @@ from torch import nn
 
 from runtime import training_loop as loop_module
 from runtime.errors import UserError
+from runtime.files import lock_folder
 from runtime.training_loop import Loop, Schedule
 from runtime.training_task import Checkpoint, Checkpoints, Position, Task, cosine
 from tests.fixtures.files import differing
@@ -112,6 +115,38 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path, finished_run: Path, monkeypa
     monkeypatch.undo()
     make(tmp_path).run()
     assert not differing(finished_run, tmp_path, clocks=False)
+
+
+def test_a_thread_trains_and_the_callers_handlers_stay(tmp_path: Path, finished_run: Path) -> None:
+    """Signals belong to the main thread: there a handler is set and put back, elsewhere there is none."""
+    handlers = [signal.getsignal(number) for number in loop_module.SIGNALS]
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(make(tmp_path).run()))
+    thread.start()
+    thread.join()
+    assert codes == [0] and not differing(finished_run, tmp_path, clocks=False)
+    assert [signal.getsignal(number) for number in loop_module.SIGNALS] == handlers
+
+
+@pytest.mark.parametrize("change", ["removed", "renamed"])
+@pytest.mark.parametrize("moment", ["step", "evaluate"])
+def test_a_folder_that_is_removed_while_a_run_writes_there_is_not_made_again(
+    tmp_path: Path, moment: str, change: str
+) -> None:
+    loop = make(tmp_path / "run")
+    original = getattr(loop.task, moment)
+
+    def interrupted(*arguments):
+        if change == "removed":
+            shutil.rmtree(tmp_path / "run")
+        else:
+            (tmp_path / "run").rename(tmp_path / "elsewhere")
+        return original(*arguments)
+
+    setattr(loop.task, moment, interrupted)
+    with pytest.raises(UserError, match="was removed or renamed while"), lock_folder(tmp_path / "run"):
+        loop.run()
+    assert not (tmp_path / "run").exists()
 
 
 def test_damaged_and_unwritten_checkpoints(tmp_path: Path, finished_run: Path, monkeypatch, caplog) -> None:
