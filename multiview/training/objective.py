@@ -95,6 +95,38 @@ def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
     )
 
 
+def pair_targets(rows: Sequence[Sequence[int]], group_B: NDArray[np.integer]) -> Targets:
+    """Return the targets of sentences that a file pairs: each side of a pair is an anchor of the other.
+
+    A row has the places in the batch of an anchor, its positive and its negatives. Sentences of one group
+    belong together, directly or through others, and are no negatives of each other unless a row says so.
+    """
+    size = len(group_B)
+    positive, negative = np.zeros((size, size), bool), group_B[:, None] != group_B[None, :]
+    for first, second, *others in rows:
+        positive[first, second] = positive[second, first] = first != second
+        negative[first, others] = True
+    anchor = np.flatnonzero(positive.any(axis=1))
+    itself = np.eye(size, dtype=bool)
+    return Targets(
+        anchor=torch.from_numpy(anchor),
+        itself=torch.from_numpy(itself[anchor]),
+        positive=torch.from_numpy(positive[anchor]),
+        negative=torch.from_numpy((negative & ~positive & ~itself)[anchor]),
+    )
+
+
+def graded_loss(cosine_P: Tensor, grade_P: Tensor) -> Tensor:
+    """Return CoSENT's loss of pairs (Su 2022, sentence-transformers' ``CoSENTLoss``), a scalar.
+
+    log(1 + Σ e^{(c_q − c_p) / τ}) over all p, q of which p has the higher grade, and c are their cosines.
+    """
+    difference_PP = (cosine_P[None, :] - cosine_P[:, None]) / TEMPERATURE
+    is_higher_PP = grade_P[:, None] > grade_P[None, :]
+    exponents = difference_PP.masked_fill(~is_higher_PP, MASKED_SCORE).flatten()
+    return torch.cat([exponents.new_zeros(1), exponents]).logsumexp(dim=0)
+
+
 def contrastive_losses(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
     """Return the loss of each anchor [A], from its scores with every candidate, [A, B].
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from corpora.inputs import parse_number, read_table
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
+from corpora.ranking.queries import LEXICAL, ranks_of
 from multiview.names.opened import OpenedEncoder
 from runtime.device import pick_device
 from runtime.errors import UserError
@@ -36,7 +37,6 @@ from studies.finetune.examples import Draw, Examples, rng
 from studies.finetune.training import in_batches, tunable_tower, tune_pairs
 from studies.kit import Cell, Figures, Run, read_published, score_table
 
-LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
 COLUMNS = (
     Column("Acc.", digits=1, best="high"),
     Column("Std.", digits=1),
@@ -77,9 +77,9 @@ class FaqSet:
 
     def measure(self, scores_QN: Scores) -> dict[str, float]:
         """Measure a ranking for test queries: ``accuracy`` (Success@1) and ``mrr``; ties keep the order."""
-        order_QN = np.argsort(-scores_QN, axis=1, kind="stable")
-        rank_Q = np.take_along_axis(self.relevant_QN[self.test], order_QN, axis=1).argmax(axis=1)
-        return {"accuracy": float((rank_Q == 0).mean()), "mrr": float((1 / (rank_Q + 1)).mean())}
+        relevant = zip(scores_QN, self.relevant_QN[self.test], strict=True)
+        rank_Q = np.array([ranks_of(row_N, np.flatnonzero(is_right)).min() for row_N, is_right in relevant])
+        return {"accuracy": float((rank_Q == 1).mean()), "mrr": float((1 / rank_Q).mean())}
 
 
 @cache

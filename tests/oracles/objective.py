@@ -1,6 +1,7 @@
 """The contrastive loss in loops over sentences, read off its definition; gradients by autograd."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -98,3 +99,32 @@ def losses(
         result.hits.append(hits / len(ways))
     result.whole = sum(result.pairs, zero) / len(pairs) + config.same * result.same
     return result
+
+
+def pair_loss(cosines: Tensor, rows: Sequence[Sequence[int]], group: Sequence[int]) -> Tensor:
+    """Sum one softmax over positives and others for each sentence that is in a pair, [B, B] scores given."""
+    partners: dict[int, set[int]] = {}
+    refused: dict[int, set[int]] = {}
+    for first, second, *others in rows:
+        if first != second:
+            partners.setdefault(first, set()).add(second)
+            partners.setdefault(second, set()).add(first)
+        refused.setdefault(first, set()).update(others)
+    total = cosines.new_zeros(())
+    for anchor, positives in sorted(partners.items()):
+        others = [
+            place
+            for place in range(len(group))
+            if place != anchor
+            and place not in positives
+            and (group[place] != group[anchor] or place in refused.get(anchor, ()))
+        ]
+        total = total + softmax_loss(cosines[anchor][sorted(positives)], cosines[anchor][others])
+    return total
+
+
+def graded_loss(cosines: Sequence[float], grades: Sequence[float]) -> float:
+    """CoSENT's loss, pair of pairs by pair of pairs."""
+    pairs = list(zip(cosines, grades, strict=True))
+    terms = [math.exp((low - high) / TEMPERATURE) for high, g in pairs for low, h in pairs if g > h]
+    return math.log(1 + sum(terms))

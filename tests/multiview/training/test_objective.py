@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from multiview.config import ObjectiveConfig, preset
-from multiview.training.objective import Objective, Positions, neighbour_targets
+from multiview.training.objective import (
+    Objective,
+    Positions,
+    contrastive_losses,
+    graded_loss,
+    neighbour_targets,
+    pair_targets,
+)
+from tests.oracles import objective as oracle
 from tests.oracles.objective import losses, surroundings
 
 PAPER = preset("paper").objective
@@ -92,3 +100,30 @@ def test_without_positives_or_negatives_there_is_no_nan(documents, anchors: int,
     (gradient,) = torch.autograd.grad(loss, features[0])
     assert len(targets.anchor) == anchors and loss.item() == pytest.approx(0.0, abs=1e-6)
     assert torch.isfinite(gradient).all() and loss.dtype == torch.float32
+
+
+def test_pairs_equal_the_loops() -> None:
+    """Copies of an anchor, a positive of two anchors, a negative of the same group, a row of one sentence."""
+    rows = [(0, 1, 2, 3), (4, 1), (5, 6, 7), (8, 8), (9, 10, 4)]
+    group = np.array([0, 0, 1, 0, 0, 2, 2, 3, 4, 5, 5])
+    (unit,) = drawn(1, len(group), 4)
+    cosine_BB = oracle.cosines(unit, unit)
+    targets = pair_targets(rows, group)
+    loss = contrastive_losses(cosine_BB[targets.anchor], targets, "all").sum()
+    expected = oracle.pair_loss(cosine_BB, rows, group.tolist())
+    assert targets.anchor.tolist() == [0, 1, 4, 5, 6, 9, 10]
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-9)
+    gradients = [torch.autograd.grad(of, unit, retain_graph=True)[0] for of in (loss, expected)]
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-9)
+
+
+def test_grades_equal_the_loops() -> None:
+    generator = torch.Generator().manual_seed(2)
+    cosines = torch.rand(9, generator=generator, dtype=torch.float64).requires_grad_()
+    grades = torch.tensor([0, 1, 5, 2.5, 2.5, 0, 4, 1, 3.2])
+    assert graded_loss(cosines, grades).item() == pytest.approx(
+        oracle.graded_loss(cosines.tolist(), grades.tolist()), abs=1e-9
+    )
+    (gradient,) = torch.autograd.grad(graded_loss(cosines, grades), cosines)
+    assert gradient[2] < 0 < gradient[0]  # the highest grade's cosine is to rise
+    assert graded_loss(cosines, torch.ones(9)).item() == 0

@@ -1,0 +1,111 @@
+"""Measure search: how high the relevant sentences of queries are ranked, by vectors or by shared words.
+
+A file of queries has the columns ``query`` and ``relevant``, or another form of :mod:`corpora.training_pairs`
+without grades, and a row for each relevant sentence. Each query is ranked against all sentences of a
+collection: a corpus, or all the file's sentences that are no query.
+
+- *P@1*: share of queries whose first sentence is relevant.
+- *MRR*: mean of 1 / rank of the first relevant sentence.
+- *recall@10*: share of a query's relevant sentences among the first ten, the mean over queries.
+
+Legend of dimension suffixes: Q queries, B of a block, N sentences of the collection, D numbers of a vector.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.ranking.lexical import Bm25, Scores, Tfidf
+from corpora.training_pairs import read_pairs, same
+from runtime.errors import MissingExtraError, UserError
+
+MEASURES = ("P@1", "MRR", "recall@10")
+LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
+FIRST = 10
+"""How many of the first sentences recall counts."""
+BLOCK = 256
+"""Queries ranked at a time."""
+
+
+@dataclass(frozen=True)
+class QuerySet:
+    """Queries, the collection, and the places in it of each query's relevant sentences."""
+
+    queries: list[str]
+    texts: list[str]
+    relevant: list[NDArray[np.int64]]
+
+    def score_vectors(
+        self, query_QD: NDArray[np.floating], text_ND: NDArray[np.floating]
+    ) -> dict[str, float]:
+        """Measure the ranking by the cosine of vectors; a vector of zeros has cosine 0 with all."""
+        unit_QD, unit_ND = map(_at_length_1, (query_QD, text_ND))
+        blocks = (unit_QD[start : start + BLOCK] @ unit_ND.T for start in range(0, len(unit_QD), BLOCK))
+        return self._measure(scores_N for scores_BN in blocks for scores_N in scores_BN)
+
+    def score_words(self) -> dict[str, dict[str, float]]:
+        """Measure lexical search, by the methods whose libraries are installed."""
+        scores = {}
+        for name, method in LEXICAL.items():
+            try:
+                index = method(self.texts)
+            except (MissingExtraError, ImportError):
+                continue
+            scores[name] = self._measure(map(index.scores, self.queries))
+        return scores
+
+    def _measure(self, scores: Iterator[Scores]) -> dict[str, float]:
+        ranks = [ranks_of(scores_N, places) for scores_N, places in zip(scores, self.relevant, strict=True)]
+        values = [[each.min() == 1, 1 / each.min(), (each <= FIRST).mean()] for each in ranks]
+        return dict(zip(MEASURES, np.mean(values, axis=0).tolist(), strict=True))
+
+
+def ranks_of(scores_N: Scores, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the ranks, from 1, of some sentences by their scores; of equal ones the first is ahead."""
+    ranks = []
+    for place in places:
+        is_ahead_N = scores_N > scores_N[place]
+        is_ahead_N[:place] |= scores_N[:place] == scores_N[place]
+        ranks.append(1 + int(is_ahead_N.sum()))
+    return np.array(ranks, dtype=np.int64)
+
+
+def read_queries(path: Path, corpus: Sequence[str] | None = None) -> QuerySet:
+    """Read a file of queries; with a ``corpus`` that is the collection, which must have each relevant one."""
+    pairs = read_pairs([path])
+    if pairs.is_graded:
+        raise UserError(f"{path}: has grades; a file of queries has the columns query and relevant")
+    relevant_of_query: dict[str, dict[str, None]] = {}
+    for example in pairs.examples:
+        relevant_of_query.setdefault(example.sentences[0], {})[same(example.sentences[1])] = None
+    queries = set(map(same, relevant_of_query))
+    is_wanted = {text for found in relevant_of_query.values() for text in found}
+    if corpus is None:
+        candidates = {same(text): text for text in reversed(pairs.sentences())}
+        texts = [text for key, text in candidates.items() if key in is_wanted or key not in queries][::-1]
+    else:
+        texts = list(corpus)
+    places: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        places.setdefault(same(text), []).append(place)
+    for text in is_wanted - places.keys():
+        raise UserError(f"{path}: the corpus lacks the relevant sentence {text!r:.100}")
+    relevant = [
+        np.array(sorted(place for text in found for place in places[text]), dtype=np.int64)
+        for found in relevant_of_query.values()
+    ]
+    return QuerySet(list(relevant_of_query), texts, relevant)
+
+
+def describe(scores: Mapping[str, float]) -> str:
+    """Return the measures as text, in per cent."""
+    return ", ".join(f"{name} {100 * value:.1f}" for name, value in scores.items())
+
+
+def _at_length_1(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    vectors = vectors.astype(np.float32)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

@@ -1,0 +1,196 @@
+"""Read pairs of sentences to learn from, by the column names of sentence-transformers' data sets.
+
+==================================  =================================================================
+``anchor positive [negative …]``    two sentences that belong together, and some that do not belong to the
+                                    first; a column whose name begins with ``negative`` may be empty
+``sentence1 sentence2 score``       two sentences and how alike they are, any number, more is more alike;
+                                    the column may also be called ``label``
+==================================  =================================================================
+
+``query`` or ``question`` stands for ``anchor`` as well, and ``relevant`` or ``answer`` for ``positive``. The
+format is that of the file's suffix: CSV (``.csv``, quoted as usual), JSON Lines (``.jsonl``, an object a
+line), else TSV, whose first line names the columns; a cell in quotes loses them. Further columns are ignored,
+compressed files are unpacked. A row that cannot be used is an error that names file and line.
+"""
+
+import csv
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from corpora.inputs import bad_row, input_hash, parse_number, stem, text_lines
+from runtime.errors import UserError
+from runtime.files import json_digest, parse_json
+
+FORMS = "anchor, positive and perhaps negative, negative_2 …; or sentence1, sentence2 and score or label"
+_ANCHORS, _POSITIVES = ("anchor", "query", "question"), ("positive", "relevant", "answer")
+_GRADES = ("score", "label")
+_Cells = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One row: an anchor, its positive and its negatives; or two sentences with a grade."""
+
+    sentences: tuple[str, ...]
+    grade: float | None = None
+    """How alike the two sentences are; None where the first two belong together."""
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """The examples of some files, all graded or none."""
+
+    examples: list[Example]
+    names: list[str] = field(default_factory=list)
+    """The files, for messages and the card."""
+    sha256: str = ""
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether each pair has a grade, and is not just one of sentences that belong together."""
+        return self.examples[0].grade is not None
+
+    def sentences(self) -> list[str]:
+        """Return the distinct sentences in order of first appearance."""
+        return list(dict.fromkeys(text for example in self.examples for text in example.sentences))
+
+    def split(self, share: float, seed: int = 0) -> tuple["PairSet", "PairSet"]:
+        """Return training and held-out pairs, about ``share`` of all, which have no sentence in common.
+
+        Rows that share a sentence, however far round, stay together. Where so many do that hardly any can be
+        held out, it is a UserError.
+        """
+        group_of_text = connect(example.sentences for example in self.examples)
+        rows_of_group: dict[int, list[int]] = {}
+        for row, example in enumerate(self.examples):
+            rows_of_group.setdefault(group_of_text[same(example.sentences[0])], []).append(row)
+        wanted, held_out = max(1, round(share * len(self))), set[int]()
+        for group in random.Random(seed).sample(sorted(rows_of_group), len(rows_of_group)):
+            if len(held_out) + len(rows_of_group[group]) <= wanted:
+                held_out.update(rows_of_group[group])
+        if len(held_out) < wanted / 2 or len(held_out) == len(self):
+            largest = max(map(len, rows_of_group.values()))
+            raise UserError(
+                f"{', '.join(self.names)}: {largest:,} of {len(self):,} rows hang together by shared "
+                "sentences, so that none can be held out; give --validation FILE"
+            )
+        parts = [[e for row, e in enumerate(self.examples) if (row in held_out) == held] for held in (0, 1)]
+        return PairSet(parts[0], self.names, self.sha256), PairSet(parts[1], self.names, self.sha256)
+
+    def without(self, other: "PairSet") -> "PairSet":
+        """Return the pairs that share no sentence with another set."""
+        theirs = set(map(same, other.sentences()))
+        kept = [each for each in self.examples if theirs.isdisjoint(map(same, each.sentences))]
+        if not kept:
+            raise UserError(f"{', '.join(self.names)}: every row has a sentence of {', '.join(other.names)}")
+        return PairSet(kept, self.names, self.sha256)
+
+
+def same(text: str) -> str:
+    """Return what a sentence shares with its copies: capitals and white space do not count."""
+    return " ".join(text.split()).casefold()
+
+
+def connect(rows: Iterable[Sequence[str]]) -> dict[str, int]:
+    """Number sentences, by :func:`same`, so that those of one row, and of rows that share one, are equal."""
+    parent: dict[str, str] = {}
+
+    def root(text: str) -> str:
+        while parent.setdefault(text, text) != text:
+            parent[text] = parent[parent[text]]
+            text = parent[text]
+        return text
+
+    for texts in rows:
+        first, *others = map(same, texts)
+        for other in others:
+            parent[root(other)] = root(first)
+    roots = {text: root(text) for text in list(parent)}
+    number = {text: place for place, text in enumerate(dict.fromkeys(roots.values()))}
+    return {text: number[top] for text, top in roots.items()}
+
+
+def read_pairs(files: Sequence[Path]) -> PairSet:
+    """Read files of pairs, all of one form."""
+    examples: list[Example] = []
+    for path in files:
+        before = len(examples)
+        examples += (_example(path, line, cells) for line, cells in _rows(path))
+        if len(examples) == before:
+            raise UserError(f"{path}: holds no rows")
+        if (examples[before].grade is None) != (examples[0].grade is None):
+            raise UserError(f"{path}: has other columns than {files[0]}; all files need one form ({FORMS})")
+    pairs = PairSet(examples, list(map(str, files)), json_digest([input_hash(p, [p]) for p in files], 64))
+    if pairs.is_graded and len({example.grade for example in examples}) < 2:
+        raise UserError(
+            f"{', '.join(pairs.names)}: every row has the grade {examples[0].grade:g}; at least two differ"
+        )
+    return pairs
+
+
+def _rows(path: Path) -> Iterator[tuple[int, _Cells]]:
+    """Yield line number and cells by column."""
+    suffix = Path(stem(path)).suffix.lower()
+    if suffix in (".jsonl", ".ndjson"):
+        for line in text_lines(path):
+            value = parse_json(line.text, where=f"{path}:{line.number}")
+            if not isinstance(value, dict):
+                raise bad_row(path, line.number, "a JSON object", line.text)
+            yield line.number, value
+        return
+    lines = (line.text + "\n" for line in text_lines(path, blank=True))
+    is_csv = suffix == ".csv"
+    table = csv.reader(lines, strict=True)
+    if not is_csv:
+        table = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    header: list[str] = []
+    try:
+        for row in table:
+            cells = [cell.strip() if is_csv else _unquote(cell.strip()) for cell in row]
+            if not header:
+                header = cells
+            elif any(cells):
+                if len(cells) != len(header):
+                    raise bad_row(
+                        path, table.line_num, f"{len(header)} cells as in the header", "\t".join(row)
+                    )
+                yield table.line_num, dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        raise UserError(f"{path}:{table.line_num}: cannot be read as CSV ({error})") from None
+
+
+def _unquote(cell: str) -> str:
+    if len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', ""):
+        return cell[1:-1].replace('""', '"').strip()
+    return cell
+
+
+def _example(path: Path, line: int, cells: _Cells) -> Example:
+    """Make an example of a row's cells by column."""
+    anchors, positives, grades = (
+        [name for name in names if name in cells] for names in (_ANCHORS, _POSITIVES, _GRADES)
+    )
+    if anchors and positives:
+        negatives = [name for name in cells if name.startswith("negative") and cells[name] not in ("", None)]
+        names = (anchors[0], positives[0], *negatives)
+        return Example(tuple(_text(path, line, cells, name) for name in names))
+    if not ({"sentence1", "sentence2"} <= cells.keys() and grades):
+        raise UserError(f"{path}:{line}: columns {', '.join(map(str, cells)) or 'none'}; needs {FORMS}")
+    value = cells[grades[0]]
+    grade = parse_number(str(value)) if isinstance(value, int | float | str) else None
+    if grade is None:
+        raise bad_row(path, line, f"a number in column {grades[0]}", str(value))
+    return Example((_text(path, line, cells, "sentence1"), _text(path, line, cells, "sentence2")), grade)
+
+
+def _text(path: Path, line: int, cells: _Cells, name: str) -> str:
+    value = cells[name]
+    if not isinstance(value, str) or not value.strip():
+        raise bad_row(path, line, f"a sentence in column {name}", str(value))
+    return value.strip()
