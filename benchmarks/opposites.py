@@ -38,9 +38,11 @@ from benchmarks.structure import (
 )
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.structure import FILLINGS, task_pairs
-from multiview.encoders import poles
-from multiview.judge import Judge, read_numbers
+from multiview.folder.reading import TextSource
+from multiview.judge import Judge
+from multiview.judge.judge import read_numbers
 from multiview.model import MultiViewEncoder
+from multiview.structure import poles
 from runtime.cli import Command, CountOrNone, configuration
 from senteval_runner.protocol.correlation import spearman
 from senteval_runner.protocol.cosine_tasks import nearer, nearest, opposite_scores
@@ -186,7 +188,9 @@ def main(options: OppositesConfig) -> None:
     source = MultiViewEncoder.load("builtin", "cpu")
     complete_sets = read_sets(data_folder(), options.hans, is_scored=options.part == "scored")
     sets = {name: first_pairs(pair_set, options.limit) for name, pair_set in complete_sets.items()}
-    _, numbers = read_numbers([pair for pair_set in sets.values() for pair in pair_set.texts], source)
+    _, numbers = read_numbers(
+        [pair for pair_set in sets.values() for pair in pair_set.texts], TextSource.of(source)
+    )
     ends = np.cumsum([len(pair_set.texts) for pair_set in sets.values()])[:-1]
     numbers_by_set = dict(zip(sets, np.split(numbers, ends), strict=True))
     encoders = {"builtin": cosines_by(sets, source.encode(texts_of(sets), structure=0))}

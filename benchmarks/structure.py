@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from benchmarks import data_folder
 from benchmarks.encoding import MINILM, find_peer
 from corpora.senteval.structure import FILLINGS, Pair, task_pairs, triplets
-from multiview.encoders.binding import BindingView, OrderView, RolesView, StructureView, structure_of
-from multiview.encoders.negation import WordTrees
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import load_pretrained
+from multiview.structure.binding import BindingView, OrderView, RolesView, StructureView, structure_of
+from multiview.structure.negation import WordTrees
 from parsing.trees.role_rules import word_flags
 from parsing.trees.roles import Arcs, canonical_arcs
 from runtime.cli import Command, configuration

@@ -30,15 +30,7 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.meaning import (
-    Readout,
-    Scale,
-    check_share,
-    check_structure_size,
-    join_scales,
-    join_with_structure,
-    sample_spans,
-)
+from multiview.encoders.meaning import Readout, Scale, join_scales, sample_spans
 from multiview.encoders.outputs import (
     Output,
     Vectors,
@@ -47,8 +39,6 @@ from multiview.encoders.outputs import (
     check_finite,
     check_kind,
     chosen_views,
-    joined_output,
-    structure_output,
     unit_vectors,
     views_output,
 )
@@ -61,7 +51,14 @@ from multiview.folder.files import (
     refuse_other_content,
     save_model,
 )
-from multiview.folder.reading import SentenceReader, Tokens
+from multiview.folder.reading import SentenceReader, TextSource, Tokens
+from multiview.structure.joining import (
+    check_share,
+    check_structure_size,
+    joined_output,
+    structure_output,
+    structure_vectors,
+)
 from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.trees.batch import Batch
@@ -72,7 +69,7 @@ from runtime.files import lock_folder, path_of
 from runtime.progress import progress
 
 if TYPE_CHECKING:
-    from multiview.comparison.matches import Explanation
+    from multiview.judge.matches import Explanation
     from parsing.trees.cache import TreeCache
 
 FEW_SENTENCES = 200
@@ -379,18 +376,10 @@ class MultiViewEncoder:
         word_vectors = load_word_vectors(vectors)
         return max((network.words.expand(word_vectors) for network in self.networks), default=0)
 
-    @with_torch_defaults()
-    @torch.inference_mode()
     def structure_vectors(self, inputs: Iterable[str | Tokens]) -> NDArray[np.float32]:
         """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
         texts = read_sentences(inputs, "structure_vectors")
-        output = structure_output(self.networks[0].words, self.structure_size)
-        return self._encode(texts, None, output, BATCH, False).cpu().numpy()
-
-    def add_structure(self, vectors_ND: Tensor, texts: Iterable[str | Tokens], share: float) -> Tensor:
-        """Put the structure of texts beside vectors of theirs, [n, D + S]; λ is ``share``."""
-        structure_NS = torch.from_numpy(self.structure_vectors(texts)).to(vectors_ND)
-        return join_with_structure(vectors_ND, structure_NS, share)
+        return structure_vectors(TextSource.of(self), texts)
 
     @with_torch_defaults()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
@@ -407,7 +396,7 @@ class MultiViewEncoder:
         The result prints as text. Each view with trees has at most ``top`` matches; without a ``view`` all
         have. An unknown view, one without trees, and a sentence too long for the parsers are a UserError.
         """
-        from multiview.comparison.matches import explain_pair, nodes_of
+        from multiview.judge.matches import explain_pair, nodes_of
 
         if not isinstance(top, Integral) or top < 1:
             raise UserError(f"explain: top={top!r:.40}: must be a whole number from 1")

@@ -20,8 +20,9 @@ from benchmarks import data_folder
 from corpora.inputs import read_table
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import Pair, task_pairs, triplets
-from multiview.judge import Weights, read_numbers
-from multiview.model import MultiViewEncoder
+from multiview.folder.reading import TextSource
+from multiview.judge.judge import read_numbers
+from multiview.judge.weights import Weights
 
 SHARES = {"PAWS": 3.5, "MRPC": 5, "Binding": 0.3, "SemAntoNeg": 0.2, "swap": 2.5, "replace": 4.5, "Near": 1}
 """How much each set counts; hard sets count more than easy ones. Chosen by five folds."""
@@ -90,7 +91,7 @@ def _pairs_of_rows(pairs: Sequence[Pair], rows: Iterable[int]) -> list[Pair]:
 
 def main(folder: Path) -> None:
     """Fit both judges."""
-    source = MultiViewEncoder.load("builtin", "cpu")
+    source = TextSource.load("builtin", "cpu")
     sets = read_half(data_folder())
     pair_counts = Counter[str]()
     for name, pairs in sets.items():

@@ -8,7 +8,7 @@ text, so that a sentence there has the length L (root mean square). Classifiers 
 are small, whatever these tell (docs/senteval.md).
 
 Legend of dimension suffixes: N sentences, B of a batch, D size of the views together, T of the teacher, K of
-the read-out, S of a structure, F features.
+the read-out, F features.
 """
 
 from __future__ import annotations
@@ -17,20 +17,15 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from numbers import Integral, Real
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
-from runtime.errors import UserError
-
 FEATURE_LENGTH = 5.06
 """L: a deviation of 0.1 of 2,560 features, 0.32 of 256; chosen on development tasks (docs/senteval.md)."""
 SAMPLE_SENTENCES, BLOCK_SENTENCES = 5_000, 50
 """How many sentences are measured for a scale, and how many of them follow each other."""
-STRUCTURE_SIZES = (128, 256, 512, 1024)
-"""How many numbers a structure vector may have; a smaller one is the beginning of the largest."""
 Span = tuple[int, int]
 """Sentences ``start`` to ``stop`` (excluded) of a text."""
 
@@ -154,23 +149,3 @@ def normalize_rows(x_ND: Tensor) -> Tensor:
     """Return the rows at length 1, however large or small their numbers are; a zero row stays zero."""
     exponent_N1 = torch.frexp(x_ND.abs().amax(dim=1, keepdim=True))[1].clamp(-126, 126)
     return normalize(torch.ldexp(x_ND, -exponent_N1), dim=1)  # a power of two rounds nothing
-
-
-def check_share(structure: float) -> float:
-    """Return λ, the share of structure in a cosine; a UserError if it is not a number from 0 to 1."""
-    if not isinstance(structure, Real) or not 0 <= structure <= 1:
-        raise UserError(f"structure={structure!r:.40}: a share from 0 to 1")
-    return structure
-
-
-def check_structure_size(size: object) -> int:
-    """Return S, the numbers of a structure vector; a UserError if it is none of :data:`STRUCTURE_SIZES`."""
-    if not isinstance(size, Integral) or size not in STRUCTURE_SIZES:
-        raise UserError(f"structure_size={size!r:.40}: one of {', '.join(map(str, STRUCTURE_SIZES))}")
-    return int(size)
-
-
-def join_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
-    """Put meaning and structure side by side, each at length 1: [n, D + S]; cosines mix as 1 − λ and λ."""
-    meaning_ND = (1 - share) ** 0.5 * normalize_rows(meaning_ND)
-    return torch.cat([meaning_ND, share**0.5 * normalize(structure_NS, dim=1)], dim=1)

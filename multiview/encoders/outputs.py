@@ -1,6 +1,5 @@
-"""How vectors are made of a model's views, of a map from these, or of who did what to whom."""
+"""How vectors are made of a model's views, or of a map from these."""
 
-import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -10,10 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.encoders.meaning import Readout, Scale, join_with_structure, normalize_rows
+from multiview.encoders.meaning import Readout, Scale, normalize_rows
 from multiview.encoders.registry import ViewStack
 from multiview.pretrained import read_vectors
-from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from runtime.errors import UserError
 
@@ -86,22 +84,6 @@ def views_output(views: Sequence[ChosenViews], transform: Readout | Scale | None
         return views_BD[:, :width] if transform is None else transform(views_BD, width)
 
     return Output(annotations_of(views), width, vectors_of)
-
-
-def structure_output(words: WordTable, size: int) -> Output:
-    """Return how the vectors of who did what to whom, of ``size`` numbers, are made."""
-    from multiview.encoders.binding import structure_of  # here: it compiles
-
-    return Output({"tokens", "dep"}, size, functools.partial(structure_of, words=words, size=size))
-
-
-def joined_output(base: Output, structure: Output, share: float) -> Output:
-    """Return how vectors are made with structure beside them; λ is ``share``."""
-
-    def vectors_of(batch: Batch) -> Tensor:
-        return join_with_structure(base.vectors_of(batch), structure.vectors_of(batch), share)
-
-    return Output(base.requires | structure.requires, base.width + structure.width, vectors_of)
 
 
 def check_arguments(

@@ -46,9 +46,9 @@ FIELDS_OF_ANNOTATION = {
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
 _MODULE_OF_VIEW = {
-    **dict.fromkeys(("seq", "dep", "const"), "recurrent"),
-    **dict.fromkeys((BAG, "spelling"), "weightless"),
-    **dict.fromkeys(("roles", "order"), "binding"),
+    **dict.fromkeys(("seq", "dep", "const"), "multiview.encoders.recurrent"),
+    **dict.fromkeys((BAG, "spelling"), "multiview.encoders.weightless"),
+    **dict.fromkeys(("roles", "order"), "multiview.structure.binding"),
 }
 """Where each view of this package is defined."""
 _class_of_view: dict[str, type[ViewEncoder]] = {}
@@ -169,7 +169,7 @@ def fields_of(requires: Collection[str]) -> tuple[str, ...]:
 def view_class(name: str) -> type[ViewEncoder]:
     """Return the encoder class of a view, of this package, of an installed one or of a plugin."""
     if name in _MODULE_OF_VIEW:
-        import_module(f"multiview.encoders.{_MODULE_OF_VIEW[name]}")
+        import_module(_MODULE_OF_VIEW[name])
     if name in _class_of_view:
         return _class_of_view[name]
     entries = _entries_by_view()

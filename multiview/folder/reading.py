@@ -1,4 +1,4 @@
-"""Gives a model the trees of sentences: parsed on the fly, or read from a tree cache.
+"""Gives a model, or what reads by one, the trees of sentences: parsed on the fly, or from a tree cache.
 
 A model records the identity (name, version, SHA-256 of the weights) of the parsers it was trained with. The
 encoders only know the trees of those parsers, so any other parser is refused.
@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.sentences import describe_value
 from multiview.encoders.registry import fields_of
-from multiview.folder.files import PARSER_KINDS, Member
+from multiview.folder.files import PARSER_KINDS, Member, load_members, model_folder, model_records
+from multiview.words.table import WordTable
 from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, is_same_parser, offsets_of, places_of_ranges
+from runtime.device import pick_device
 from runtime.errors import UserError
-from runtime.surroundings import shared_lock
+from runtime.surroundings import pause_collector, shared_lock
 
 if TYPE_CHECKING:
     import torch
@@ -211,6 +214,49 @@ class SentenceReader:
             else:
                 missing_places.append(place)
         return np.array(missing_places, dtype=np.int64), places_of_row
+
+
+@dataclass(frozen=True, eq=False)
+class TextSource:
+    """The parsers and words of a model: what structure and the judge read sentences by."""
+
+    members: Sequence[Member]
+    reader: SentenceReader
+    name: str
+    folder: Path | None
+    """Where the model was loaded from or saved to, if anywhere."""
+    structure_size: int
+    """S, the numbers of a structure vector."""
+
+    @classmethod
+    def of(cls, model: Any, caller: str = "", device: str | None = None) -> Self:
+        """Return those of a :class:`~multiview.model.MultiViewEncoder`, or of ``builtin`` for None.
+
+        Another object is a UserError.
+        """
+        if model is None:
+            return cls.load("builtin", device)
+        if not isinstance(getattr(model, "reader", None), SentenceReader):
+            raise UserError(f"{caller}: source: {describe_value(model)} is no MultiViewEncoder")
+        return cls(model.members, model.reader, model.name, model.folder, model.structure_size)
+
+    @classmethod
+    def load(
+        cls, folder: Path | str, device: str | torch.device | None = None, structure_size: int | None = None
+    ) -> Self:
+        """Load those of a model folder, or of ``builtin``, by default onto a GPU if there is one."""
+        path, target = model_folder(folder), pick_device(device)
+        with pause_collector():
+            members = load_members(path, target)
+        reader = SentenceReader(members)
+        reader.device = str(target)
+        size = structure_size or next(iter(model_records(path).values())).structure_size
+        return cls(members, reader, Path(folder).name, path, size)
+
+    @property
+    def words(self) -> WordTable:
+        """The words of the first member."""
+        return self.members[0].network.words
 
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:

@@ -23,13 +23,11 @@ from torch import Tensor
 
 from corpora.characters import VERSION
 from corpora.inputs import input_hash, list_files
-from multiview.encoders.binding import WIDTH
 from multiview.encoders.meaning import (
     BLOCK_SENTENCES,
     FEATURE_LENGTH,
     SAMPLE_SENTENCES,
     Scale,
-    check_share,
     sample_spans,
 )
 from multiview.encoders.outputs import view_positions
@@ -39,7 +37,9 @@ from multiview.model import MultiViewEncoder
 from multiview.names.baselines import Bag, RandomLSTM, load_start, lookup_of
 from multiview.names.grammar import MANIFEST, RAW, EncoderName, parse_name, wrong_form
 from multiview.pretrained import Encode, Float, assemble, encode_texts, load_pretrained
-from multiview.structure import WithStructure
+from multiview.structure.beside import WithStructure
+from multiview.structure.binding import WIDTH
+from multiview.structure.joining import check_share
 from multiview.words.sources import MODEL_SUFFIXES
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors

@@ -12,12 +12,13 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 import parsing
-from multiview.encoders.binding import WIDTH
 from multiview.judge import Judge
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
-from multiview.structure import WithStructure, with_structure
+from multiview.structure import with_structure
+from multiview.structure.beside import WithStructure
+from multiview.structure.binding import WIDTH
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from senteval_runner.adapters import MtebEncoder

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multiview import explain
-from multiview.comparison.matches import best_matches, covers_of, nodes_of
 from multiview.encoders.outputs import chosen_views
+from multiview.judge.matches import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
 from runtime.errors import UserError
 from tests.multiview.engines.trees import random_batch, random_heads

@@ -11,7 +11,6 @@ from sklearn.cross_decomposition import CCA
 from sklearn.linear_model import LinearRegression, Ridge
 
 from multiview import readout
-from multiview.encoders.binding import WIDTH
 from multiview.encoders.meaning import (
     FEATURE_LENGTH,
     Readout,
@@ -20,6 +19,7 @@ from multiview.encoders.meaning import (
     sample_spans,
 )
 from multiview.model import MultiViewEncoder
+from multiview.structure.binding import WIDTH
 from multiview.training.fit import Moments, Target, store_readout
 from runtime.cli import warn_once
 from runtime.errors import UserError

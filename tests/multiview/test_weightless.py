@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from multiview.comparison.matches import nodes_of
 from multiview.config import EncoderConfig
 from multiview.encoders.outputs import chosen_views
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.weightless import WIDTH
+from multiview.judge.matches import nodes_of
 from multiview.model import MultiViewEncoder
 from multiview.words.table import Vocabulary, WordTable
 from tests.multiview.test_model import reseal

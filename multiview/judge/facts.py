@@ -1,6 +1,6 @@
 """The facts of sentences that are compared: their words and canonical arcs (:mod:`parsing.trees.roles`).
 
-A word is read as its base and a sign (:mod:`multiview.encoders.poles`).
+A word is read as its base and a sign (:mod:`multiview.structure.poles`).
 
 Legend of dimension suffixes: B sentences of a batch, S of all, T words of all, M arcs, U distinct words, n
 pairs.
@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from multiview.encoders.negation import PARTICLES, WordTrees
-from multiview.encoders.poles import base_and_sign, poles
+from multiview.structure.negation import PARTICLES, WordTrees
+from multiview.structure.poles import base_and_sign, poles
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import KIND
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from multiview.encoders.negation import NEGATION_RULES, WordTrees
+from multiview.structure.negation import NEGATION_RULES, WordTrees
 from tests.parsing.trees.written import read_batch
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from multiview.encoders.poles import agreement, antonyms, base_and_sign, poles, signed_spellings
+from multiview.structure.poles import agreement, antonyms, base_and_sign, poles, signed_spellings
 
 WHOLE = (
     "invaluable unless under inside disclose nevertheless until uncle important inform discover display bless"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.characters import plain
-from multiview.encoders.poles import base_and_sign, has_opposite
+from multiview.structure.poles import base_and_sign, has_opposite
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import FUNCTION_WORD, KIND, ROLE, WORD, relation_bits, word_flags
 from parsing.trees.roles import Arcs, canonical_arcs, parents

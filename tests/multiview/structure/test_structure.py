@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.encoders.binding import SIBLINGS, WIDTH, OrderView, RolesView, random_maps
 from multiview.model import MultiViewEncoder
 from multiview.structure import with_structure
+from multiview.structure.binding import SIBLINGS, WIDTH, OrderView, RolesView, random_maps
 from runtime.errors import UserError
 from senteval_runner.vectors import open_model
 

@@ -31,8 +31,8 @@ from parsing.trees.sentences import ParsedSentence, batch_sentences
 from runtime.errors import UserError
 
 if TYPE_CHECKING:  # the first compiles
-    from multiview.comparison.reasons import Binding
     from multiview.encoders.outputs import ChosenViews
+    from multiview.judge.reasons import Binding
 
 Float = NDArray[np.floating]
 Tree = Literal["dep", "const", ""]
@@ -147,8 +147,8 @@ def explain_pair(
     ``sentence_vectors`` [2, D] are those of the whole sentences under the name "", and of parts of them. A
     sentence that is too long for the parsers, and views without trees, are a UserError.
     """
-    from multiview.comparison.facts import read_pairs  # here: it compiles
-    from multiview.comparison.reasons import bindings
+    from multiview.judge.facts import read_pairs  # here: it compiles
+    from multiview.judge.reasons import bindings
 
     trees = {view.name: view.tree for view in nodes if view.tree}
     if not trees:

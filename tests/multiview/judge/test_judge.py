@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multiview.comparison.facts import MAX_WORDS
-from multiview.judge import JUDGE_FOLDER, NUMBERS, Judge, Weights, cli, read_numbers
+from multiview.judge import NUMBERS, Judge
+from multiview.judge.__main__ import cli
+from multiview.judge.facts import MAX_WORDS
+from multiview.judge.judge import JUDGE_FOLDER, read_numbers
+from multiview.judge.weights import Weights
 from runtime.errors import UserError
 from runtime.files import read_record, write_record
 

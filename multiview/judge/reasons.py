@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from multiview.comparison.facts import Form, PairFacts, WordClass
-from multiview.encoders.poles import agreement, poles
+from multiview.judge.facts import Form, PairFacts, WordClass
+from multiview.structure.poles import agreement, poles
 from parsing.trees.role_rules import ROLES
 
 ORDER = ("opposite", "negation", "roles", "number", "name", "missing", "agreeing")

@@ -19,9 +19,11 @@ import torch
 from numpy.typing import NDArray
 
 from corpora.sentences import read_sentences
-from multiview.encoders.meaning import check_share
-from multiview.model import MultiViewEncoder
+from multiview.encoders.outputs import Vectors, unit_vectors
+from multiview.folder.reading import TextSource
 from multiview.pretrained import check_encoder, check_vectors
+from multiview.structure.joining import check_share, check_structure_size, put_beside
+from runtime.device import with_torch_defaults
 from runtime.errors import UserError
 
 
@@ -32,10 +34,10 @@ class WithStructure:
     in the cosine, from 0 to 1. ``source``, ``builtin`` by default, parses the sentences and has the words.
     """
 
-    def __init__(self, model: Any, structure: float, source: MultiViewEncoder | None = None) -> None:
+    def __init__(self, model: Any, structure: float, source: Any = None) -> None:
         check_encoder(model, "with_structure")
         self.model, self.structure = model, check_share(structure)
-        self.source = source or MultiViewEncoder.load("builtin")
+        self.source = TextSource.of(source, "with_structure")
 
     def __getattr__(self, name: str) -> Any:
         if name == "model" or name.startswith("__"):  # copying asks before there is a model
@@ -52,14 +54,18 @@ class WithStructure:
             return self.encode(["."], **options)[:0]
         output = self.model.encode(texts, **options)
         meanings = torch.from_numpy(check_vectors(output, texts, type(self.model).__name__)[0])
-        vectors = self.source.add_structure(meanings, texts, self.structure)
+        vectors = put_beside(meanings, self.source, texts, self.structure)
         if isinstance(sentences, str):
             vectors = vectors[0]
         if options.get("convert_to_tensor"):
             return vectors.to(getattr(output, "device", "cpu"))
         return vectors.numpy()
 
-    similarity = MultiViewEncoder.similarity
+    @with_torch_defaults()
+    def similarity(self, first: Vectors, second: Vectors) -> torch.Tensor:
+        """Compare each vector of ``first`` and each of ``second`` by cosine: [n, m]; [D] counts as [1, D]."""
+        left, right = unit_vectors(first, second)
+        return left @ right.T
 
     def get_sentence_embedding_dimension(self) -> int:
         """Return D + S, the size of a vector."""
@@ -69,22 +75,23 @@ class WithStructure:
 def with_structure(
     model: Any,
     structure: float = 0.15,
-    source: MultiViewEncoder | None = None,
+    source: Any = None,
     *,
     structure_size: int | None = None,
 ) -> Any:
     """Return ``model`` with a structure part beside its vectors; see :class:`WithStructure`.
 
-    If it is a ``SentenceTransformer``, so is the result, which can be saved and loaded. Without a ``source``,
-    structure has ``structure_size`` numbers: 128, 256, 512 or 1,024.
+    If it is a ``SentenceTransformer``, so is the result, which can be saved and loaded. A ``source`` is a
+    :class:`~multiview.model.MultiViewEncoder`. Without one, structure has ``structure_size`` numbers: 128,
+    256, 512 or 1,024.
     """
     if structure_size is not None:
         if source is not None:
             raise UserError("with_structure: the size of structure is the source's; give one of the two")
-        source = MultiViewEncoder.load("builtin", structure_size=structure_size)
+        source = TextSource.load("builtin", structure_size=check_structure_size(structure_size))
     library = sys.modules.get("sentence_transformers")
     if library is not None and isinstance(model, library.SentenceTransformer):
-        from multiview.sentence_transformers import CARD, StructureModule
+        from multiview.structure.sentence_transformers import CARD, StructureModule
 
         transformer = library.SentenceTransformer(modules=[StructureModule(model, structure, source)])
         transformer._model_card_text = CARD  # the library's own names neither this package nor the option

@@ -11,7 +11,7 @@ those between two dependents of one head; the tree says which words are content 
 x, the vector of a word, is 85 % its spelling, as in the view SPELLING, so that names that nobody has seen are
 told apart and inflections are near each other; and 15 % its word vector, so that a synonym is nearer than any
 other word. Opposites have signs, and s of a word is -1 where it is denied
-(:mod:`multiview.encoders.negation`).
+(:mod:`multiview.structure.negation`).
 The words of a sentence without arcs are bound to nothing.
 
 Legend of dimension suffixes: B sentences, N tokens, M pairs of words, U distinct words, E word-vector size, S
@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding, normalize
 
-from multiview.encoders.negation import WordTrees
-from multiview.encoders.poles import has_opposite, signed_spellings
 from multiview.encoders.registry import register_view
 from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan
+from multiview.structure.negation import WordTrees
+from multiview.structure.poles import has_opposite, signed_spellings
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import ROLE, ROLES

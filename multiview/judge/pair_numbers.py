@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from multiview.comparison.facts import Flags, Ints, PairFacts, WordClass
-from multiview.encoders.poles import poles
+from multiview.judge.facts import Flags, Ints, PairFacts, WordClass
 from multiview.pretrained import unit_rows
+from multiview.structure.poles import poles
 from multiview.words.table import WordTable
 from parsing.trees.batch import places_of_ranges
 from parsing.trees.role_rules import ROLES

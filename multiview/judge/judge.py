@@ -1,0 +1,188 @@
+"""The judge of pairs, and its judgements.
+
+Legend of dimension suffixes: n pairs, F numbers of a pair, D size of a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from corpora.sentences import describe_value, read_elements, read_pairs
+from multiview.judge.weights import NUMBERS, STRENGTH, Floats, Weights
+from runtime.errors import UserError
+from runtime.files import path_of
+
+if TYPE_CHECKING:  # they import torch
+    from multiview.folder.reading import TextSource
+    from multiview.judge.facts import PairFacts
+    from multiview.judge.reasons import Reason
+
+Text = str | tuple[str, ...]
+JUDGE_FOLDER = Path(__file__).parent
+"""The folder of the judges in the package."""
+BATCH = 512
+
+
+def read_numbers(
+    pairs: Sequence[tuple[Text, Text]], source: TextSource, encoder: Any = None
+) -> tuple[PairFacts, Floats]:
+    """Parse the sentences of pairs, each once, and return their facts and the pairs' numbers, [n, F]."""
+    import torch
+
+    from multiview.judge.facts import read_pairs
+    from multiview.judge.pair_numbers import compute_numbers
+    from multiview.pretrained import check_vectors, unit_rows
+    from runtime.device import torch_threads
+
+    places: dict[Text, int] = {}
+    place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs], np.int64)
+    texts = list(places)
+    with torch.inference_mode(), torch_threads(1):
+        facts = read_pairs(source.reader.batches(texts, {"tokens", "dep"}, None, BATCH), place_n2)
+        numbers = compute_numbers(facts, source.words)
+    if encoder is not None:
+        strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
+        vectors = unit_rows(check_vectors(encoder.encode(strings), strings, type(encoder).__name__)[0])
+        numbers["topic"] = np.einsum("nd,nd->n", *vectors[place_n2.T])
+    return facts, np.column_stack([numbers[name] for name in NUMBERS]).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The judgement of one pair; it prints as text."""
+
+    a: Text
+    b: Text
+    probability: float
+    """The probability that both say the same."""
+    numbers: dict[str, float] = field(hash=False)
+    """The pair's numbers, by the names in :data:`NUMBERS`."""
+    _facts: PairFacts = field(repr=False, compare=False)
+    _pair: int = field(repr=False, compare=False)
+
+    @cached_property
+    def reasons(self) -> list[Reason]:
+        """Where the two sentences differ, what turns the sense first."""
+        from multiview.judge.reasons import reasons_of
+
+        return reasons_of(self._facts, self._pair)
+
+    def __str__(self) -> str:
+        verdict = f"{self.probability:.2f} that both say the same"
+        return "\n".join([verdict, *(f"  {reason}" for reason in self.reasons)])
+
+
+class Judge:
+    """Judges whether two sentences say the same.
+
+    ``source``, ``builtin`` by default, parses the sentences and has the vectors of the words. ``encoder``
+    computes the meanings by ``encode(list of str) -> [n, D]``; without one they are the sums of the words.
+    """
+
+    def __init__(self, weights: Weights, encoder: Any = None, source: Any = None) -> None:
+        self.weights, self.encoder = weights, encoder
+        self.source = _source_for(encoder, source)
+
+    @classmethod
+    def load(cls, name: str | Path = "pairs", *, encoder: Any = None, source: Any = None) -> Self:
+        """Load the judge in the package, ``pairs``, its twin ``pairs-without-mrpc``, or the file of another.
+
+        A file that is missing, and a judge that was fitted beside another encoder, are a UserError.
+        """
+        path = path_of(name, "judge")
+        judges_in_package = {file.stem: file for file in JUDGE_FOLDER.glob("*.json")}
+        weights = Weights.load(judges_in_package.get(str(path), path))
+        fitted_beside, present = weights.about.get("encoder", ""), _name_of(encoder)
+        if fitted_beside != present:
+            fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
+            raise UserError(f"judge {name}: {fault}; give it that")
+        return cls(weights, encoder, source)
+
+    @classmethod
+    def fit(
+        cls,
+        pairs: Iterable[Sequence[Any]],
+        labels: Sequence[object],
+        *,
+        encoder: Any = None,
+        source: Any = None,
+        strength: float = STRENGTH,
+        about: dict[str, Any] | None = None,
+    ) -> Self:
+        """Fit a judge to pairs of one's own, in seconds.
+
+        There is a label for each pair: 1 or True where both say the same, else 0; both must occur. ``about``
+        goes into the judge's file and may name data and licences. ``strength`` is that of the ridge for a
+        thousand pairs, from 1e-6 to 1e9. A UserError names the argument that is wrong.
+        """
+        pair_list, label_list = read_pairs(pairs, "Judge.fit"), read_elements(labels, "Judge.fit", "labels")
+        for number, label in enumerate(label_list):
+            if not isinstance(label, Real | np.bool_) or label not in (0, 1):
+                raise UserError(f"Judge.fit: label {number}, {describe_value(label)}, is neither 0 nor 1")
+        if len(label_list) != len(pair_list) or len({int(label) for label in label_list}) < 2:
+            raise UserError("Judge.fit: labels: one for each pair, 0 or 1, and both must occur")
+        if not isinstance(strength, Real) or not 1e-6 <= strength <= 1e9:
+            raise UserError(f"Judge.fit: strength: {describe_value(strength)} is not from 1e-6 to 1e9")
+        if not isinstance(about or {}, Mapping):
+            raise UserError(f"Judge.fit: about: {describe_value(about)} is no mapping")
+        source = _source_for(encoder, source)
+        _, numbers_nF = read_numbers(pair_list, source, encoder)
+        about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(pair_list)}
+        label_n = np.array([int(label) for label in label_list])
+        weights = Weights.fit(numbers_nF, label_n, strength=float(strength), about=about)
+        return cls(weights, encoder, source)
+
+    def save(self, path: Path | str) -> None:
+        """Write the judge as JSON, without the encoder."""
+        self.weights.save(path_of(path, "judge"))
+
+    def __call__(self, a: Any, b: Any) -> Judgement:
+        """Judge two sentences, strings or tokens."""
+        return self.pairs([(a, b)])[0]
+
+    def pairs(self, pairs: Iterable[Sequence[Any]]) -> list[Judgement]:
+        """Judge pairs of sentences, each a string or tokens.
+
+        By rule a sentence says the same as itself, and one without words says the same as no other. A
+        UserError names what is no pair.
+        """
+        pair_list = read_pairs(pairs, "judge")
+        if not pair_list:
+            return []
+        pair_facts, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
+        has_no_words = (pair_facts.facts.word_count[pair_facts.row_n2] == 0).any(axis=1)
+        is_same = [_normalise(a) == _normalise(b) for a, b in pair_list]
+        chance_n = self.weights.probabilities(numbers_nF)
+        chance_n[has_no_words] = 0.0
+        chance_n[is_same] = 1.0
+        numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
+        return [
+            Judgement(a, b, float(chance_n[pair]), numbers[pair], pair_facts, pair)
+            for pair, (a, b) in enumerate(pair_list)
+        ]
+
+
+def _normalise(text: Text) -> str:
+    """Take off capitals, blanks beyond one, and a full stop or exclamation mark at the end."""
+    words = " ".join(text.split() if isinstance(text, str) else text).casefold()
+    return words.rstrip(" .!") or words
+
+
+def _source_for(encoder: Any, source: Any) -> TextSource:
+    from multiview.folder.reading import TextSource
+    from multiview.pretrained import check_encoder
+
+    if encoder is not None:
+        check_encoder(encoder, "judge")
+    return TextSource.of(source, "judge")
+
+
+def _name_of(encoder: Any) -> str:
+    return "" if encoder is None else type(encoder).__name__

@@ -1,0 +1,135 @@
+"""The weights of a judge: a logistic regression of the pair's numbers, their squares and their products.
+
+Legend of dimension suffixes: n pairs, F numbers of a pair, W weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import numpy as np
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from runtime.cli import config_from_json, configuration
+from runtime.errors import UserError
+from runtime.files import output_file, path_of, read_record, write_record
+
+Floats = NDArray[np.float64]
+NUMBERS: Mapping[str, str] = {
+    "topic": "cosine of the sums of words, rare ones weighing more; or that of another encoder",
+    "arcs": "share of arcs that both have: the lawyer praised | the lawyer praised",
+    "turned arcs": "share of arcs that both have with another sign: he came | he did not come",
+    "other fillers": "share of places that are filled otherwise: the lawyer praised | the doctor praised",
+    "moved": "share of arcs whose dependent has another place: he praised the doctor | the doctor praised",
+    "words": "share of content words that both have: a red hat | a red coat",
+    "every word": "share of all words that both have, function words too: a red hat | the red hat",
+    "rare words": "share of shared words where it is less, rare words weighing more: he came | Tom came",
+    "near words": "rare words, where another word counts as its nearest: a red car | a red automobile",
+    "opposites": "words opposed to words of the other: good | bad; good | not good; on | off",
+    "agreeing": "words that agree with words of the other: not good | bad",
+    "negation": "whether one sentence denies an odd number of words and the other does not: good | not good",
+    "numbers": "numbers that the other lacks, on both sides: two hats | three hats",
+    "names": "names that the other lacks, on both sides: Rome | Paris",
+    "missing names": "names or numbers that one side has alone: he came | Tom came",
+    "other words": "cosine of the sums of words that the other lacks: enable it | turn it on",
+    "worst partner": "least cosine of a word that the other lacks with its nearest: a red hat | a red idea",
+    "neighbours": "share of words after the same word in both: red hat, blue coat | red coat, blue hat",
+    "inversions": "share of pairs of words in the other order: Rome to Paris | Paris to Rome",
+    "moves": "whether shared words are in another order: in May he came | he came in May",
+    "exchanges": "whether two words, or blocks, moved: a red hat on a blue coat | a blue hat on a red coat",
+    "prepositions": "prepositions that the other lacks, on both sides: from Rome | to Rome",
+    "length": "logarithm of the lengths' ratio: he came | he came home late",
+    "words in all": "logarithm of how many content words a sentence has, the mean of both",
+    "names in all": "share of content words that are names, the mean of both",
+    "words alone": "root of how many content words of both have no equal: a red hat | a red coat",
+    "extra words": "root of how many words one has more, function words too: it is good | it is a good one",
+}
+"""The numbers of a pair, each with its meaning and an example."""
+STRENGTH = 5.0
+"""Strength of the ridge, for a thousand pairs."""
+MIN_DEVIATION = 1e-5
+"""Numbers that vary less are always the same but for rounding."""
+_Number = Annotated[float, Ge(-1e9), Le(1e9)]
+
+
+@configuration
+class Weights:
+    """A fitted logistic regression, and what it was fitted on, as the file of a judge has them.
+
+    The deviation of a number that is always the same is 1. There are weights for 1, for the numbers, and for
+    the products of two of them: W = 1 + F + F (F + 1) / 2.
+    """
+
+    numbers: list[str]
+    mean: list[_Number]
+    deviation: list[Annotated[float, Ge(1e-6), Le(1e9)]]
+    weight: list[_Number]
+    about: dict[str, Any]
+    """Data, licences and the encoder of the meanings."""
+
+    @classmethod
+    def fit(
+        cls,
+        numbers_nF: Floats,
+        label_n: NDArray[np.number],
+        share_n: Floats | None = None,
+        *,
+        strength: float = STRENGTH,
+        about: dict[str, Any] | None = None,
+    ) -> Self:
+        """Fit by Newton's method; ``share_n`` says how much each pair counts, all the same by default."""
+        share_n = np.ones(len(label_n)) if share_n is None else share_n
+        share_n = share_n * (1000 / share_n.sum())
+        mean_F, deviation_F = numbers_nF.mean(axis=0), numbers_nF.std(axis=0)
+        deviation_F = np.where(deviation_F > MIN_DEVIATION, deviation_F, 1)
+        design_nW = _design(numbers_nF, mean_F, deviation_F)
+        weight_W, ridge_W = np.zeros(design_nW.shape[1]), np.full(design_nW.shape[1], strength)
+        ridge_W[0] = 1e-6
+        for _ in range(30):  # steps of Newton's method at most
+            chance_n = expit(design_nW @ weight_W)
+            gradient_W = design_nW.T @ (share_n * (label_n - chance_n)) - ridge_W * weight_W
+            variance_n = share_n * chance_n * (1 - chance_n)
+            hessian_WW = (design_nW * variance_n[:, None]).T @ design_nW + np.diag(ridge_W)
+            step_W = np.linalg.solve(hessian_WW, gradient_W)
+            weight_W += step_W
+            if np.abs(step_W).max() < 1e-6:
+                break
+        mean, deviation, weight = (np.round(x, 6).tolist() for x in (mean_F, deviation_F, weight_W))
+        return cls(numbers=[*NUMBERS], mean=mean, deviation=deviation, weight=weight, about=about or {})
+
+    def probabilities(self, numbers_nF: Floats) -> Floats:
+        """Return the probability that both sentences say the same, [n]."""
+        design_nW = _design(numbers_nF, np.array(self.mean), np.array(self.deviation))
+        chance_n: Floats = expit(design_nW @ np.array(self.weight))
+        return chance_n
+
+    def save(self, path: Path) -> None:
+        """Write JSON; a UserError says that no file can have that name, or that ``about`` is no JSON."""
+        path = output_file(path_of(path, "judge"))
+        try:
+            write_record(path, asdict(self))
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{path}: what the judge is about is no JSON ({error})") from None
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what :meth:`save` wrote; a file that is missing or holds something else is a UserError."""
+        weights, count = config_from_json(cls, read_record(path), where=path), len(NUMBERS)
+        if weights.numbers != [*NUMBERS]:
+            raise UserError(f"{path}: no judge, or one of other numbers of a pair; fit it anew")
+        sizes = [len(weights.mean), len(weights.deviation), len(weights.weight)]
+        if sizes != [count, count, 1 + count + count * (count + 1) // 2]:
+            raise UserError(f"{path}: its weights do not fit its numbers; fit it anew")
+        return weights
+
+
+def _design(numbers_nF: Floats, mean_F: Floats, deviation_F: Floats) -> Floats:
+    """Bring the numbers to one scale, and add 1 and their products: [n, W]."""
+    scaled_nF = np.clip((numbers_nF - mean_F) / deviation_F, -5, 5)
+    left, right = np.triu_indices(len(mean_F))
+    return np.column_stack([np.ones(len(scaled_nF)), scaled_nF, scaled_nF[:, left] * scaled_nF[:, right]])

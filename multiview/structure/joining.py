@@ -1,0 +1,84 @@
+"""Vectors of who did what to whom, and how they are put beside the vectors of an encoder.
+
+Legend of dimension suffixes: n sentences, B sentences of a batch, D size of an encoder's vector, S of a
+structure's.
+"""
+
+import functools
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from multiview.encoders.meaning import normalize_rows
+from multiview.encoders.outputs import Output, check_finite
+from multiview.folder.reading import TextSource, Tokens
+from multiview.words.table import WordTable
+from parsing.trees.batch import Batch
+from runtime.device import torch_threads, with_torch_defaults
+from runtime.errors import UserError
+
+STRUCTURE_SIZES = (128, 256, 512, 1024)
+"""How many numbers a structure vector may have; a smaller one is the beginning of the largest."""
+BATCH = 512
+"""Sentences whose structure is computed at a time."""
+
+
+def check_share(structure: float) -> float:
+    """Return λ, the share of structure in a cosine; a UserError if it is not a number from 0 to 1."""
+    if not isinstance(structure, Real) or not 0 <= structure <= 1:
+        raise UserError(f"structure={structure!r:.40}: a share from 0 to 1")
+    return structure
+
+
+def check_structure_size(size: object) -> int:
+    """Return S, the numbers of a structure vector; a UserError if it is none of :data:`STRUCTURE_SIZES`."""
+    if not isinstance(size, Integral) or size not in STRUCTURE_SIZES:
+        raise UserError(f"structure_size={size!r:.40}: one of {', '.join(map(str, STRUCTURE_SIZES))}")
+    return int(size)
+
+
+def join_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
+    """Put meaning and structure side by side, each at length 1: [n, D + S]; cosines mix as 1 − λ and λ."""
+    meaning_ND = (1 - share) ** 0.5 * normalize_rows(meaning_ND)
+    return torch.cat([meaning_ND, share**0.5 * normalize(structure_NS, dim=1)], dim=1)
+
+
+def structure_output(words: WordTable, size: int) -> Output:
+    """Return how the vectors of who did what to whom, of ``size`` numbers, are made."""
+    from multiview.structure.binding import structure_of  # here: it compiles
+
+    return Output({"tokens", "dep"}, size, functools.partial(structure_of, words=words, size=size))
+
+
+def joined_output(base: Output, structure: Output, share: float) -> Output:
+    """Return how vectors are made with structure beside them; λ is ``share``."""
+
+    def vectors_of(batch: Batch) -> Tensor:
+        return join_with_structure(base.vectors_of(batch), structure.vectors_of(batch), share)
+
+    return Output(base.requires | structure.requires, base.width + structure.width, vectors_of)
+
+
+@with_torch_defaults()
+def structure_vectors(source: TextSource, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
+    """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
+    output = structure_output(source.words, source.structure_size)
+    vectors_nS = torch.zeros(len(texts), output.width)
+    # Parsing takes one thread: it has no large products.
+    with torch.inference_mode(), torch_threads(1):
+        for place_B, batch in source.reader.batches(texts, output.requires, None, BATCH):
+            vectors_BS = output.vectors_of(batch)
+            check_finite(vectors_BS, batch, place_B, source.name)
+            vectors_nS[torch.from_numpy(place_B)] = vectors_BS.cpu()
+    return vectors_nS.numpy()
+
+
+def put_beside(vectors_nD: Tensor, source: TextSource, texts: Sequence[str | Tokens], share: float) -> Tensor:
+    """Put the structure of texts beside vectors of theirs, [n, D + S]; λ is ``share``."""
+    structure_nS = torch.from_numpy(structure_vectors(source, texts)).to(vectors_nD)
+    return join_with_structure(vectors_nD, structure_nS, share)
