@@ -7,7 +7,7 @@ In a file a tree fills one line or several. Words are as in running text: ``-LRB
 becomes ``/``, also inside a word. Function tags are stripped (``NP-SBJ=2`` is ``NP``), traces (``-NONE-``)
 and phrases that have only traces are removed, and so is the wrapper around a sentence (``TOP``, ``ROOT``,
 ``S1``, ``VROOT`` or no label). Unary chains are joined to one label (``S::VP``), above words too. If the
-wrapper holds several trees, the label of the whole sentence is ``""``.
+wrapper holds several trees, the label of the whole sentence is ``""``, as is that of any phrase without one.
 """
 
 import re
@@ -72,6 +72,8 @@ def read_tree(text: str, *, where: str = "tree") -> Sentence:
             label, start = open_phrases.pop()
             if not label.startswith("-"):  # NP-SBJ-1=2 is NP; -LRB- stays
                 label = re.split(r"[-=|]", label, maxsplit=1)[0]
+            if label and CHAIN in f":{label}:":
+                raise UserError(f"{where}: a label {label[:40]!r}, but {CHAIN} joins labels; rename it")
             if start < len(words) and (open_phrases or label not in _WRAPPERS):
                 nodes.append((start, len(words), label))
         elif not word:
@@ -94,20 +96,25 @@ def read_tree(text: str, *, where: str = "tree") -> Sentence:
 
 
 def write_tree(sentence: Sentence) -> str:
-    """Return one line of brackets with tags; white space in a word and an empty word become ``_``."""
+    """Return one line of brackets with tags; words are as :func:`bracket_form` writes them."""
     labels_at: defaultdict[int, list[str]] = defaultdict(list)  # by the first word
     ends_at: Counter[int] = Counter()
     for start, end, chain in sentence.spans or ():
-        labels = chain.split(CHAIN) if chain else []
+        is_wrapper = not chain and end - start == len(sentence.tokens)
+        labels = [] if is_wrapper else chain.split(CHAIN)
         labels_at[start] += labels
         ends_at[end] += len(labels)
     pieces = []
     for position, (word, tag) in enumerate(zip(sentence.tokens, sentence.tags or (), strict=True)):
         pieces += [f"({label}" for label in labels_at[position]]
-        word = re.sub(r"\s", "_", word).replace("(", "-LRB-").replace(")", "-RRB-")
-        text = re.sub("[/*]", r"\\\g<0>", word) or "_"
-        pieces.append(f"({tag} {text})" + ")" * ends_at[position + 1])
+        pieces.append(f"({tag} {bracket_form(word)})" + ")" * ends_at[position + 1])
     return f"(TOP {' '.join(pieces)})"
+
+
+def bracket_form(word: str) -> str:
+    """Return a word as brackets can hold it: white space and an empty word become ``_``."""
+    word = re.sub(r"\s", "_", word).replace("(", "-LRB-").replace(")", "-RRB-")
+    return re.sub("[/*]", r"\\\g<0>", word) or "_"
 
 
 def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:

@@ -20,7 +20,11 @@ from runtime.errors import UserError
 from runtime.files import atomic_path, output_file
 
 _NUMBER = re.compile("[0-9]{1,18}")  # int() refuses thousands of digits
-LINE_BREAK = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+_NO_WORD = re.compile(r"[0-9]{1,9}[-.][0-9]{1,9}")
+"""Matches the id of a multiword range or an empty node."""
+SEPARATOR = re.compile("[\t\n\r]")
+"""Matches what ends a cell or a row; a word may hold any other character, such as U+2028."""
+_LINE_BREAK = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 TagColumn = Literal["xpos", "upos"]
 _OPENING_WORD = re.compile(r"[(\[{$£€#“‘«/]|``?")
 """Words that no space follows."""
@@ -90,7 +94,9 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
         columns = line.text.split("\t")
         if len(columns) != 10:
             raise UserError(f"{path}:{line.number}: {len(columns)} columns, CoNLL-U has 10")
-        if "-" in columns[0] or "." in columns[0]:
+        if "\r" in line.text:
+            raise UserError(f"{path}:{line.number}: a carriage return within the row; remove it")
+        if _NO_WORD.fullmatch(columns[0]):
             continue
         words.append((line, columns))
         if not columns[1]:
@@ -131,7 +137,7 @@ def conllu_lines(documents: Iterable[Document], *, guess_spaces: bool = False) -
             row += 1
             if place == 0 and not document.is_continuation:
                 # The id may be the name of a file, which may hold line breaks.
-                yield f"# newdoc id = {LINE_BREAK.sub(' ', document.id)}\n"
+                yield f"# newdoc id = {_LINE_BREAK.sub(' ', document.id)}\n"
             words = sentence.tokens
             blanks = ("_",) * len(words)
             tags, relations = sentence.tags or blanks, sentence.relations or blanks
@@ -141,7 +147,7 @@ def conllu_lines(documents: Iterable[Document], *, guess_spaces: bool = False) -
             upos_tags = universal_tags(words, tags, relations)
             columns = zip(words, upos_tags, tags, sentence.heads or blanks, relations, spaces, strict=True)
             for number, (word, upos, xpos, head, relation, space) in enumerate(columns, start=1):
-                if not word or re.search(r"[\t\r\n]", word):
+                if not word or SEPARATOR.search(word):
                     raise UserError(f"word {word!r} cannot be written as CoNLL-U")
                 miscellaneous = "_" if space else "SpaceAfter=No"
                 yield f"{number}\t{word}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{miscellaneous}\n"

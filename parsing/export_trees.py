@@ -4,6 +4,7 @@
 
 Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
 brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.
+What an imported treebank had and a cache does not keep is named on the terminal (:data:`NOT_KEPT`).
 Words of fallback trees have the relation and the tag ``_``. With ``--validate``, what UD's ``validate.py``
 would refuse at its first three levels is mended in the CoNLL-U, for labels of Universal Dependencies
 (:mod:`corpora.universal`), the words that this changes are counted, and spaces are guessed by English print.
@@ -31,6 +32,13 @@ from runtime.errors import UserError
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
+
+
+NOT_KEPT = {
+    "conllu": "comments, multiword ranges, empty nodes, lemmas, UPOS, features, DEPS, MISC; XPOS without --ptb",
+    "ptb": "function tags, traces, and the name of the wrapper around a sentence, here TOP",
+}
+"""What a cache does not keep of imported files of a format."""
 
 
 @configuration
@@ -65,12 +73,17 @@ def main(config: ExportConfig) -> None:
         if config.validate:
             documents = valid_documents(documents, counts)
         write_conllu(config.conllu, documents, guess_spaces=config.validate)
-        print(f"{config.conllu}: written")
+        print(f"{config.conllu}: written{_what_is_lost(cache, 'conllu')}")
         if config.validate:
             print(f"  {counts['changed']:,} of {counts['words']:,} words changed by --validate")
     if config.ptb is not None:
         write_brackets(config.ptb, (s for d in cached_documents(cache) for s in d.sentences))
-        print(f"{config.ptb}: written")
+        print(f"{config.ptb}: written{_what_is_lost(cache, 'ptb')}")
+
+
+def _what_is_lost(cache: TreeCache, kind: str) -> str:
+    is_imported = f"{kind}_sha256" in (cache.identity.get("corpus") or {})
+    return f"; the import did not keep {NOT_KEPT[kind]}" if is_imported else ""
 
 
 def valid_documents(documents: Iterable[Document], counts: Counter[str]) -> Iterator[Document]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from corpora.brackets import read_brackets
+from corpora.brackets import bracket_form, read_brackets
 from corpora.inputs import input_hash
 from corpora.text import Document, Sentence, in_pieces
 from corpora.treebanks import read_conllu
@@ -92,8 +92,11 @@ def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None) -> Manif
 
 
 def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
-    """Yield documents with heads, trees or both; raises UserError if heads are missing or files differ."""
-    trees = iter(() if ptb is None else read_brackets(ptb))
+    """Yield documents with heads, trees or both; raises UserError if heads are missing or files differ.
+
+    Of a word that brackets cannot hold, such as one with a blank, the CoNLL-U has the form that is kept.
+    """
+    trees = iter(() if ptb is None else _checked_brackets(ptb))
     if conllu is None:
         yield from in_pieces("brackets", trees)
         return
@@ -105,13 +108,26 @@ def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
             if sentence.heads is None:
                 raise UserError(f"{conllu}: sentence {row} has no heads")
             tree = next(trees, None) if ptb else sentence
-            if tree is None or tree.tokens != sentence.tokens:
+            if tree is None or [*map(bracket_form, tree.tokens)] != [*map(bracket_form, sentence.tokens)]:
                 words = " ".join(sentence.tokens)[:60]
                 raise UserError(f"{ptb}: sentence {row} is not {words!r} of {conllu}")
             sentences.append(replace(sentence, tags=tree.tags, spans=tree.spans))
         yield replace(document, sentences=tuple(sentences))
     if next(trees, None) is not None:
         raise UserError(f"{ptb}: goes on after the {row} sentences of {conllu}")
+
+
+def _checked_brackets(path: Path) -> Iterator[Sentence]:
+    """Yield the trees of a file; one with a phrase that a cache would lose is a UserError."""
+    for row, tree in enumerate(read_brackets(path), start=1):
+        for place, (start, end, label) in enumerate(tree.spans or ()):
+            if place and not label and end == start + 1:
+                word = tree.tokens[start][:40]
+                fault = f"a phrase without a label over the one word {word!r}, which a cache cannot hold"
+                raise UserError(f"{path}: sentence {row}: {fault}; give it one")
+            if label == DUMMY_NAME:
+                raise UserError(f"{path}: sentence {row}: the label {label} is this program's own; rename it")
+        yield tree
 
 
 def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Batch:
@@ -127,7 +143,7 @@ def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Ba
             ids = np.array([relations[name] for name in sentence.relations or ()], np.int32)
             arcs[i] = DependencyParse(np.array(sentence.heads, np.int32), ids)
     if labels:
-        spans = {i: to_parse(sentence, labels, tags) for i, sentence in enumerate(sentences)}
+        spans = {i: to_parse(sentence, labels, tags, unlabelled=True) for i, sentence in enumerate(sentences)}
     faults: list[str] = []
     flags = np.zeros(len(sentences), np.uint8)  # gold trees of any length are kept, and of any words
     batch = assemble([s.tokens for s in sentences], flags, names, arcs, spans, faults.append)

@@ -11,6 +11,7 @@ leads out of it. Where the user names an output, :func:`output_file` follows lin
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import multiprocessing
@@ -68,7 +69,10 @@ def check_regular(path: Path) -> None:
 
 
 def output_file(path: Path) -> Path:
-    """Return the regular file to which an output's name leads, through links; refuse any other name."""
+    """Return the regular file to which an output's name leads, through links; refuse any other name.
+
+    What runs that were killed while they wrote it have left beside it is removed.
+    """
     place = Path(path)
     for _ in range(40):  # links, as many as Linux follows
         folder = place.parent.resolve()
@@ -79,10 +83,30 @@ def output_file(path: Path) -> Path:
         elif in_system or (place.exists() and not place.is_file()) or not nearest_existing.is_dir():
             break
         else:
+            _remove_leftovers(place)
             return place
     raise UserError(
         f"{path}: is not a regular file in a folder, which alone can be replaced; give another name"
     )
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the temporary files of an output whose writers, which each lock their own, are gone."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path.parent):
+            if name.startswith(_temporary_prefix(path)) and TEMPORARY_NAME.fullmatch(name):
+                descriptor = os.open(path.parent / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(path.parent / name)
+                except BlockingIOError:  # another run is writing it now
+                    pass
+                finally:
+                    os.close(descriptor)
+
+
+def _temporary_prefix(path: Path) -> str:
+    return f".{path.name[:40]}."  # only the start of a long name, to stay within the file system's limit
 
 
 def fsync_path(path: Path) -> None:
@@ -104,9 +128,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UserError(f"{path}: is not a regular file, which alone can be replaced; move it away")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Only the start of a long name, to stay within the file system's limit.
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
-    os.close(descriptor)
+    descriptor, name = tempfile.mkstemp(prefix=_temporary_prefix(path), suffix=".tmp", dir=path.parent)
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # shows that this writer lives
     umask = os.umask(0)
     os.umask(umask)
     temporary = Path(name)
@@ -123,6 +147,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
             # A write to an open file does not say which one.
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+    finally:
+        os.close(descriptor)
 
 
 def own_files(folder: Path) -> Iterator[Path]:

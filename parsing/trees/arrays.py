@@ -206,10 +206,12 @@ def _tree_arrays(starts, ends, labels, dummy, n):  # type: ignore[no-untyped-def
     return span == len(starts), leaf_label, nodes
 
 
-def to_parse(tree: Sentence, labels: Mapping[str, int], tags: Mapping[str, int]) -> ConstituencyParse:
-    """Return a tree as arrays, without the spans that have no label, but for the whole sentence."""
+def to_parse(
+    tree: Sentence, labels: Mapping[str, int], tags: Mapping[str, int], *, unlabelled: bool = False
+) -> ConstituencyParse:
+    """Return a tree as arrays; without ``unlabelled`` only the whole sentence may have no label."""
     whole, *parts = tree.spans or ()
-    spans = [whole, *(span for span in parts if span[2])]
+    spans = [whole, *(span for span in parts if unlabelled or span[2])]
     return ConstituencyParse(
         tags=np.array([tags[tag] for tag in tree.tags or ()], np.int32),
         starts=np.array([start for start, _, _ in spans], np.int32),

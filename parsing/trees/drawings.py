@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from corpora.text import Span
 from runtime.errors import printable
 
@@ -52,11 +54,12 @@ def dependency_svg(
 
 def _levels(spans: Sequence[Sequence[int]]) -> list[int]:
     """Return how high the arc over each span is, from 1: above all shorter ones that share words with it."""
-    levels = [0] * len(spans)  # 0 until it is known
+    levels = [0] * len(spans)
+    highest = np.zeros(max((end for _, end in spans), default=0), np.int64)  # between a word and the next
     for place in sorted(range(len(spans)), key=lambda place: spans[place][1] - spans[place][0]):
-        start, end = spans[place]
-        lower_levels = [level for (a, b), level in zip(spans, levels, strict=True) if a < end and b > start]
-        levels[place] = 1 + max(lower_levels, default=0)
+        between = slice(*spans[place])
+        levels[place] = 1 + int(highest[between].max())
+        highest[between] = levels[place]
     return levels
 
 

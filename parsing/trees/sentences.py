@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from corpora.brackets import write_tree
 from corpora.text import Document, Sentence, Span
-from corpora.treebanks import LINE_BREAK, conllu_lines
+from corpora.treebanks import SEPARATOR, conllu_lines
 from parsing.trees.arrays import BinaryTree, from_parse, unbinarise
 from parsing.trees.batch import FLAG_NAMES, Batch, Inventories
 from parsing.trees.drawings import constituency_svg, dependency_svg, display_name, nested_lists
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
 BATCH_SENTENCES = 400
+LEVELS = 40
+"""How many levels of a tree are indented before the indentation begins anew."""
 STYLE = "overflow-x:auto;background:#fff;color:#000"
 """Lets each drawing scroll by itself, black on white even on a dark page."""
 
@@ -86,8 +88,8 @@ class ParsedSentence:
 
 
 def _on_one_line(word: str) -> str:
-    """Return a word as a line of a treebank can hold it."""
-    if word and not LINE_BREAK.search(word):
+    """Return a word as a row of a treebank can hold it."""
+    if word and not SEPARATOR.search(word):
         return word
     return " ".join(word.split()) or "_"
 
@@ -162,29 +164,39 @@ def dependency_text(
     for word, head in enumerate(heads):
         dependents[head].append(word)
     lines = []
-    # (word, its indentation, that of its dependents); chains are too deep for recursion
-    stack = [(word, "", "") for word in reversed(dependents[0])]
+    # (word, its depth, its indentation, that of its dependents); chains are too deep for recursion
+    stack = [(word, 0, "", "") for word in reversed(dependents[0])]
     while stack:
-        word, indent, child_indent = stack.pop()
+        word, depth, indent, child_indent = stack.pop()
+        child_indent = _indentation(child_indent, depth)
         tag = f"/{display_name(tags[word])}" if tags else ""
         name, relation = display_name(words[word]), display_name(relations[word])
         lines.append(f"{indent}{name}{tag}  ({relation}, {word + 1})")
         children = dependents[word + 1]
         for child in reversed(children):
             branch, trunk = ("└─ ", "   ") if child == children[-1] else ("├─ ", "│  ")
-            stack.append((child, child_indent + branch, child_indent + trunk))
+            stack.append((child, depth + 1, child_indent + branch, child_indent + trunk))
     return "\n".join(lines)
+
+
+def _indentation(indent: str, depth: int) -> str:
+    """Return the indentation, which begins anew, with the depth, every so many levels.
+
+    Otherwise a drawing would grow with the square of the depth: 15 GB for a chain of 100,000 words.
+    """
+    return f"[{depth}] " if depth and depth % LEVELS == 0 else indent
 
 
 def constituency_text(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
     """Draw one constituent per line, indented; words with their tags."""
     lines = []
-    stack: list[tuple[Any, str]] = [(nested_lists(words, tags, spans), "")]
+    stack: list[tuple[Any, int, str]] = [(nested_lists(words, tags, spans), 0, "")]
     while stack:
-        (label, *children), indent = stack.pop()
+        (label, *children), depth, indent = stack.pop()
+        indent = _indentation(indent, depth)
         if isinstance(children[0], str):
             lines.append(f"{indent}{label} {children[0]}")
         else:
             lines.append(f"{indent}{label}")
-            stack += [(child, indent + "  ") for child in reversed(children)]
+            stack += [(child, depth + 1, indent + "  ") for child in reversed(children)]
     return "\n".join(lines)

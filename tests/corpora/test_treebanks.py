@@ -56,6 +56,8 @@ def test_a_long_document_comes_in_pieces_as_it_is_read(tmp_path: Path) -> None:
         ("a.conllu", row(1, "a", 0) + row(3, "b", 1), ":2: word id '3', expected 2"),
         ("a.conllu", row(1, "a", 0) + row(2, "b", "9" * 5_000), ":2: head '9{40}', expected 0 to 2"),
         ("a.conllu", row("1-2", "a", "_"), ":1: a sentence without words"),
+        ("a.conllu", row(1, "a", 0) + row("1-b", "b", 1), ":2: word id '1-b', expected 2"),
+        ("a.conllu", row(1, "a\rb", 0), ":1: a carriage return within the row"),
         ("a.conllu", row(1, "", 0), ":1: an empty word; CoNLL-U writes _"),
         ("a.conllu", "# text = one\n" + row(1, "caf\xe9", 0), ":2: not UTF-8 text; convert it"),
         ("a.ptb", "(S (A one)\n (B caf\xe9))\n", ":2: not UTF-8 text; convert it"),

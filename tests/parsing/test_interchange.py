@@ -122,6 +122,33 @@ def test_the_file_has_the_trees_of_the_cache_unless_they_are_to_be_valid(tmp_pat
     assert (tmp_path / "b.ptb").read_text() == ptb.read_text()
 
 
+ODD_WORDS = ["a\u2028b", "10\u00a0000", "10 000", "-LRB-", "x\x85", "(", "_", "3/4"]
+
+
+def test_odd_words_and_phrases_without_labels_come_back(tmp_path: Path, capsys) -> None:
+    conllu, ptb = tmp_path / "a.conllu", tmp_path / "a.ptb"
+    rows = [f"{n}\t{w}\t_\tNOUN\tNN\t_\t{n - 1}\t_\t_\t_\n" for n, w in enumerate(ODD_WORDS, 1)]
+    head = f"# newdoc id = one\n# sent_id = 1\n# text = {' '.join(ODD_WORDS)}\n"
+    conllu.write_text(f"{head}{''.join(rows)}\n", encoding="utf-8")
+    leaves = [f"(NN {w})" for w in ["a_b", "10_000", "10_000", "-LRB-", "x_", "-LRB-", "_", r"3\/4"]]
+    ptb.write_text(f"(TOP (S ( {' '.join(leaves[:3])}) {' '.join(leaves[3:])}))\n", encoding="utf-8")
+    import_trees(tmp_path / "cache", conllu=conllu, ptb=ptb)
+    export(tmp_path / "cache", conllu=tmp_path / "b.conllu", ptb=tmp_path / "b.ptb")
+    assert (tmp_path / "b.conllu").read_text(encoding="utf-8") == conllu.read_text(encoding="utf-8")
+    assert (tmp_path / "b.ptb").read_text(encoding="utf-8") == ptb.read_text(encoding="utf-8")
+    [arcs, brackets] = capsys.readouterr().out.splitlines()
+    assert "b.conllu: written; the import did not keep comments, multiword ranges, empty" in arcs
+    assert "b.ptb: written; the import did not keep function tags, traces" in brackets
+    # Names that nothing else could be made of.
+    ptb.write_text("(TOP (S ( (NN a)) (NN b)))\n")
+    with pytest.raises(UserError, match=r"a\.ptb: sentence 1: a phrase without a label over the one word 'a'"):
+        import_trees(tmp_path / "lost", ptb=ptb)
+    ptb.write_text("(TOP (<dummy> (NN a) (NN b)))\n")
+    with pytest.raises(UserError, match=r"a\.ptb: sentence 1: the label <dummy> is this program's own"):
+        import_trees(tmp_path / "lost", ptb=ptb)
+    assert not (tmp_path / "lost").exists()
+
+
 def test_slices_are_trees() -> None:
     trees = parsing.load(dep=None)("It rains. Nobody slept. Why?")
     assert trees[:2].to_ptb() == "".join(f"{one.to_ptb()}\n" for one in (trees[0], trees[1]))

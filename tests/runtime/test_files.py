@@ -185,6 +185,21 @@ def test_an_output_through_links_replaces_the_file_they_lead_to(tmp_path: Path) 
     write_json(tmp_path / ("x" * 250), 1)  # the temporary name is no longer than the file system takes
 
 
+def test_the_next_run_removes_what_a_killed_one_left_beside_an_output(tmp_path: Path) -> None:
+    target = tmp_path / "trees.conllu"
+    code = "import os, sys; from runtime.files import *\nfor name in sys.argv[1:]:\n"
+    code += " with atomic_path(output_file(Path(name))) as path: path.write_text('half'); os.kill(os.getpid(), 9)"
+    assert run_python("-c", code, target).returncode == -9
+    (tmp_path / ".other.conllu.abcd1234.tmp").touch()
+    (tmp_path / ".trees.conllu.mine.tmp").touch()
+    assert len([*tmp_path.iterdir()]) == 3
+    with atomic_path(output_file(target)) as temporary:
+        assert output_file(target) == target and temporary.exists()  # its writer lives
+        temporary.write_text("whole")
+    left = {".other.conllu.abcd1234.tmp", ".trees.conllu.mine.tmp", "trees.conllu"}
+    assert {path.name for path in tmp_path.iterdir()} == left
+
+
 @pytest.mark.parametrize("name", ["pipe", "below", "null", "nowhere"])
 @pytest.mark.parametrize("read", [read_json, sha256_file, lambda path: read_array(path, 2)])
 def test_an_input_that_is_no_file_is_refused_before_it_is_opened(name: str, read, tmp_path: Path) -> None:

@@ -73,6 +73,25 @@ def test_slashes_and_stars_are_escaped_as_in_the_penn_treebank(word: str, escape
     assert written == f"(TOP (S (X {escaped})))" and read_tree(written).tokens == (word,)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(TOP (S ( (NN a) (NN b)) (NN c)))",
+        "(TOP (S ( (NP (NN a))) (NN c)))",
+        "(TOP ( (S ( (NN a) (NN b)))))",
+        "(TOP (NP:subj ( ( (X a) (X b) (X c)))))",
+    ],
+)
+def test_phrases_without_a_label_come_back(text: str) -> None:
+    assert write_tree(read_tree(text)) == text
+
+
+@pytest.mark.parametrize("label", ["A::B", "A:", ":B", "::"])
+def test_a_label_that_would_be_a_chain_is_refused(label: str) -> None:
+    with pytest.raises(UserError, match=f"here: a label '{label}', but :: joins labels"):
+        read_tree(f"(TOP ({label} (C (X a) (X b))))", where="here")
+
+
 NO_TREES = """
 (TOP (NP ()) (DT the))
 (TOP (-NONE- *))

@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsing.trees.drawings import constituency_svg, dependency_svg, display_name
-from parsing.trees.sentences import constituency_text, dependency_text
+from parsing.trees.drawings import _levels, constituency_svg, dependency_svg, display_name
+from parsing.trees.sentences import LEVELS, constituency_text, dependency_text
 
 WORDS = ["The", "<old>", "日本", "&", "works"]
 HEADS = [3, 3, 5, 5, 0]
@@ -65,3 +65,27 @@ def test_a_drawing_is_as_wide_as_its_words_and_shrinks_to_its_page() -> None:
     # The arc to the full stop passes above the arc to "doctor", that one above the arc to "the".
     tops = [int(rect.attrib["y"]) for rect in root.iter("{http://www.w3.org/2000/svg}rect")]
     assert tops[4] < tops[3] < tops[2]
+
+
+def test_a_deep_tree_is_drawn_in_linear_size_and_lines_of_bounded_width() -> None:
+    n = 20_000
+    arcs = dependency_text(["w"] * n, range(n), ["r"] * n).splitlines()
+    spans = [(start, n, "S") for start in range(n - 1)]
+    phrases = constituency_text(["w"] * n, ["t"] * n, spans).splitlines()
+    assert (len(arcs), len(phrases)) == (n, 2 * n - 1)
+    assert max(map(len, [*arcs, *phrases])) < 3 * LEVELS + 30
+    # The levels go on from the number in brackets, that of the word or phrase above.
+    assert arcs[LEVELS] == f"{' ' * 3 * (LEVELS - 1)}└─ w  (r, {LEVELS + 1})"
+    assert arcs[LEVELS + 1] == f"[{LEVELS}] └─ w  (r, {LEVELS + 2})"
+    assert phrases[2 * LEVELS] == f"[{LEVELS}] S" and phrases[2 * LEVELS + 2] == f"[{LEVELS}]   S"
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)).filter(lambda ends: ends[0] != ends[1])))
+def test_an_arc_is_above_all_shorter_ones_that_share_words_with_it(ends: list[tuple[int, int]]) -> None:
+    spans = [sorted(pair) for pair in ends]
+    expected = [0] * len(spans)
+    for place in sorted(range(len(spans)), key=lambda place: spans[place][1] - spans[place][0]):
+        start, end = spans[place]
+        below = [expected[other] for other, (a, b) in enumerate(spans) if a < end and b > start]
+        expected[place] = 1 + max(below)
+    assert _levels(spans) == expected
