@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 NOT_KEPT = {
-    "conllu": "comments, multiword ranges, empty nodes, lemmas, UPOS, features, DEPS, MISC; XPOS without --ptb",
+    "conllu": "comments, multiword ranges, empty nodes, lemmas, UPOS, features, DEPS, MISC; XPOS of it alone",
     "ptb": "function tags, traces, and the name of the wrapper around a sentence, here TOP",
 }
 """What a cache does not keep of imported files of a format."""

@@ -141,7 +141,9 @@ def test_odd_words_and_phrases_without_labels_come_back(tmp_path: Path, capsys) 
     assert "b.ptb: written; the import did not keep function tags, traces" in brackets
     # Names that nothing else could be made of.
     ptb.write_text("(TOP (S ( (NN a)) (NN b)))\n")
-    with pytest.raises(UserError, match=r"a\.ptb: sentence 1: a phrase without a label over the one word 'a'"):
+    with pytest.raises(
+        UserError, match=r"a\.ptb: sentence 1: a phrase without a label over the one word 'a'"
+    ):
         import_trees(tmp_path / "lost", ptb=ptb)
     ptb.write_text("(TOP (<dummy> (NN a) (NN b)))\n")
     with pytest.raises(UserError, match=r"a\.ptb: sentence 1: the label <dummy> is this program's own"):

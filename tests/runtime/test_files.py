@@ -188,7 +188,9 @@ def test_an_output_through_links_replaces_the_file_they_lead_to(tmp_path: Path) 
 def test_the_next_run_removes_what_a_killed_one_left_beside_an_output(tmp_path: Path) -> None:
     target = tmp_path / "trees.conllu"
     code = "import os, sys; from runtime.files import *\nfor name in sys.argv[1:]:\n"
-    code += " with atomic_path(output_file(Path(name))) as path: path.write_text('half'); os.kill(os.getpid(), 9)"
+    code += (
+        " with atomic_path(output_file(Path(name))) as path: path.write_text('half'); os.kill(os.getpid(), 9)"
+    )
     assert run_python("-c", code, target).returncode == -9
     (tmp_path / ".other.conllu.abcd1234.tmp").touch()
     (tmp_path / ".trees.conllu.mine.tmp").touch()
