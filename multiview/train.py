@@ -136,12 +136,11 @@ def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
         plot_curves(folder)
     except MissingExtraError as error:
         print(f"no curves.png: {error}", file=sys.stderr)
-    sentences = position.extra.get("sentences", 0)
     print(f"model      {folder}")
     print(f"state      {trainer.end_reason or 'interrupted; the same command resumes'}")
     print(f"words      {trainer.network.words.origin or 'trained from nothing'}")
-    print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
-    for label, finding in trainer.card.verdict(position.extra.get("untrained", {}), position.best):
+    print(f"trained    {position.step} steps, {position.sentences} sentences, {position.seconds:.0f} s")
+    for label, finding in trainer.card.verdict(position.first, position.best):
         logging.getLogger(LOGGER).info("%-10s %s", label, finding)  # to the terminal and log.txt
 
 
@@ -192,7 +191,7 @@ def dry_run(config: TrainConfig, trainer: Trainer, facts: Mapping[str, str] | No
         memory_bytes += 16 * rows_not_in_sample  # float32: the weight, its gradient and two moments
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * steps_per_s)
-    counts = f"{len(trainer.cache)} sentences, {trainer.validation_set.sentences} for validation"
+    counts = f"{len(trainer.cache)} sentences, {trainer.text.validation_set.sentences} for validation"
     estimate = Estimate(
         facts={
             **(facts or {"cache": f"{trainer.cache.folder}: {counts}"}),
@@ -214,15 +213,16 @@ def dry_run(config: TrainConfig, trainer: Trainer, facts: Mapping[str, str] | No
 def calibrate(trainer: Trainer) -> tuple[float, int]:
     """Take a few steps; return steps per second, and the sentences of the largest step."""
     from runtime.device import torch_threads
+    from runtime.training_step import read_measures
 
     sentences: list[int] = []
     seconds: list[float] = []
     jobs = list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))
     with torch_threads(trainer.threads), progress(total=len(jobs), description="calibration") as bar:
-        for step in trainer.prepare_batches(jobs):
+        for number, step in enumerate(trainer.text.steps.stream(jobs), start=1):
             start = time.perf_counter()
-            trainer.update(trainer.gradient(step))
-            trainer.take_metrics()  # the rate is that of work done, not of work queued
+            # Read, since the rate is that of work done, not of work queued.
+            read_measures([trainer.step(trainer.position, step)], number, "--name")
             seconds.append(time.perf_counter() - start)
             sentences.append(step.sentences)
             bar.update(1)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from parsing.networks.config import ParserTrainConfig
+from parsing.networks.config import ModelConfig, ParserLoopConfig, ParserTrainConfig
 from runtime.cli import Command, config_to_json, log_to
 from runtime.errors import UserError
 from runtime.files import sha256_file, write_text
@@ -31,10 +31,10 @@ MODEL_DESCRIPTIONS = {
 def main(config: ParserTrainConfig) -> int:
     """Train, write the model folders, log the dev scores of what was stored; return the exit code."""
     from parsing.text_parser import load_parser
-    from parsing.training.parsers import ParserTask
+    from parsing.training.parsers import ParserTrainer
     from parsing.training.scores import read_gold, score_parser
     from runtime.device import pick_device
-    from runtime.training_loop import Loop, Schedule
+    from runtime.training_loop import Loop
 
     has_dep, has_const = bool(config.train_dep), bool(config.train_const)
     is_complete = has_dep == bool(config.dev_dep) and has_const == bool(config.dev_const)
@@ -45,23 +45,26 @@ def main(config: ParserTrainConfig) -> int:
     trees = read_gold("const", config.train_const) if has_const else []
     dev_files = {"dep": config.dev_dep, "const": config.dev_const}
     dev = {kind: read_gold(kind, paths) for kind, paths in dev_files.items() if paths}
-    task = ParserTask(sentences, trees, dev, config.model, config.loop, device)
+    trainer = ParserTrainer(sentences, trees, dev, config.model, config.loop, device)
     files = {"train": config.train_dep + config.train_const, "dev": config.dev_dep + config.dev_const}
     data = {role: {str(path): sha256_file(path) for path in paths} for role, paths in files.items()}
     identity = {"model": config_to_json(config.model), "device": device.type, **config_to_json(config.loop)}
-    schedule = Schedule(epochs=config.loop.epochs, max_minutes=config.loop.max_minutes)
-    with log_to(config.output / "training") as log:
-        loop = Loop(task, schedule, config.output / "training", identity=identity | data)
+    defaults = {"model": config_to_json(ModelConfig()), **config_to_json(ParserLoopConfig())}
+    state, folder = trainer.state, config.output / "training"
+    with log_to(folder) as log:
+        loop = Loop(
+            state, trainer.steps, trainer.schedule, folder, identity=identity | data, defaults=defaults
+        )
         sizes = (
-            len(task.words),
-            sum(map(len, task.words)),
-            sum(each.numel() for each in task.module.parameters()),
+            len(trainer.words),
+            sum(map(len, trainer.words)),
+            sum(each.numel() for each in state.module.parameters()),
         )
         log.info("%d sentences, %d words; %d parameters", *sizes)
-        if code := loop.run():
+        if code := loop.run(trainer.step, trainer.validate):
             return code
         loop.load_best()
-        for kind, model in task.models.items():
+        for kind, model in trainer.models.items():
             path, name = config.output / kind, f"{config.output.resolve().name}-{kind}"
             model.save(path, name=name, version="1")
             # The stored weights are scored, not those in memory: float16 rounds them.

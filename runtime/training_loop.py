@@ -1,30 +1,29 @@
 """The resumable training loop that parsers, view encoders and fine-tuned towers share.
 
-    class Towers(Task[int]): ...                   # what is trained: batches, loss, learning rate, scores
-
-    loop = Loop(Towers(...), Schedule(epochs=30), folder, identity={"data": sha256})
-    if code := loop.run():                         # 130 or 143 after a signal; a checkpoint was written
+    state = TrainingState(module, descent, schedule.begin(steps))
+    loop = Loop(state, steps, schedule, folder, identity={"data": sha256})
+    if code := loop.run(descent.step, validate):   # 130 or 143 after a signal; a checkpoint was written
         return code
     loop.load_best()
 
 A run that is killed at any moment and started again ends in the same bits (same machine, threads, processes
-and versions, no time limit), if the batches of an epoch depend only on its number, and a step only on its
+and versions, no time limit), if the steps of an epoch depend only on its number, and a step only on its
 batch, the weights, the optimiser's state and torch's random numbers. On a CPU their state is in the
-checkpoints; with ``step_seed`` torch is seeded for each step, on any device.
+checkpoints; with a seed of its own :class:`Descent` seeds torch for each step, on any device.
 
 The folder has ``checkpoints/``, ``best/`` and ``log.jsonl``: a line per step (``"kind": "train"``) and per
 evaluation (``{"kind": "evaluation", "step": ..., "epoch": ..., "minutes": ..., the mean of each metric of the
 steps since the last one, the scores}``). Lines of steps that run again after a kill are removed first.
 """
 
+import contextlib
 import json
 import logging
-import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
 
@@ -34,7 +33,8 @@ from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import atomic_path
 from runtime.progress import Bar, progress
-from runtime.training_task import AnyBatch, Checkpoint, Checkpoints, Position, Row, Task, load_parameters
+from runtime.training_state import Checkpoint, Checkpoints, Position, Row, TrainingState, load_parameters
+from runtime.training_step import AnyBatch, AnyJob, Measures, Steps, read_measures
 
 log = logging.getLogger(LOGGER)
 LOG = "log.jsonl"
@@ -58,16 +58,20 @@ class Schedule:
     """Steps between evaluations; 0 evaluates after each epoch."""
     evaluate_parts: int = 0
     """Evaluate this many times instead, evenly over the run."""
+    select: str = ""
+    """The score that is largest for the best weights, or after a minus sign smallest; where there is none
+    the newest are the best."""
+    start_may_win: bool = True
+    """Whether the weights before the first step may be the best."""
     patience: int = 0
     """End after this many evaluations in a row that are no better; 0 goes on."""
     read_every: int = 1
     """Steps after which the metrics are read."""
 
-    def set_end(self, task: Task[Any]) -> None:
-        """Tell a task how many steps and how many seconds its run has."""
-        steps = sum(len(task.batches(epoch)) for epoch in range(self.epochs))
-        task.position.steps = min(steps, self.max_steps or steps)
-        task.position.limit_s = 60 * self.max_minutes
+    def begin(self, steps: Steps[Any, Any]) -> Position:
+        """Return the position before the first step of a run, which knows where the run ends."""
+        count = sum(len(steps.of_epoch(epoch)) for epoch in range(self.epochs))
+        return Position(steps=min(count, self.max_steps or count), limit_s=60 * self.max_minutes)
 
     def evaluates_after(self, position: Position, progress_before: float, *, epoch_ends: bool) -> bool:
         """Tell whether an evaluation follows the last step, before which the run had this progress."""
@@ -76,45 +80,66 @@ class Schedule:
             return int(self.evaluate_parts * position.progress) != part_before
         return position.step % self.evaluate_every == 0 if self.evaluate_every else epoch_ends
 
+    def is_better(self, scores: Row, position: Position) -> bool:
+        """Tell whether the scores of the current weights beat the best before."""
+        name, best = self.select.removeprefix("-"), position.best
+        if not position.step and not self.start_may_win:
+            return False
+        if name not in scores or name not in best:
+            return True
+        rise = float(scores[name]) - float(best[name])
+        return rise < 0 if self.select.startswith("-") else rise > 0
 
-class Loop(Generic[AnyBatch]):
+
+class Loop(Generic[AnyJob, AnyBatch]):
     """One training run in one folder; it continues from a checkpoint there.
 
-    ``identity`` has the JSON values that determine the run. A checkpoint of another run is refused; the
-    message names the ``option`` that sets the folder. Of ``processes`` that train together the first writes.
+    Args:
+        state: what is trained, at its start.
+        steps: where its steps come from.
+        schedule: how long the run lasts.
+        folder: where checkpoints, best weights and log lie.
+        identity: the JSON values that determine the run; a checkpoint of another run is refused.
+        defaults: what an older checkpoint means that has no value of a name; by default None.
+        processes: those that train together, of which the first writes.
+        option: the option that sets the folder, for messages.
     """
 
     def __init__(
         self,
-        task: Task[AnyBatch],
+        state: TrainingState,
+        steps: Steps[AnyJob, AnyBatch],
         schedule: Schedule,
         folder: Path,
         *,
         identity: Mapping[str, Any],
+        defaults: Mapping[str, Any] | None = None,
         processes: Any = None,
         option: str = "--output",
     ) -> None:
-        self.task, self.schedule, self.folder = task, schedule, folder
-        self.identity, self.processes = dict(identity), processes
+        self.state, self.steps, self.schedule, self.folder = state, steps, schedule, folder
+        self.identity, self.processes, self.option = dict(identity), processes, option
         self.is_first = processes is None or bool(processes.first)
         self.checkpoints = Checkpoints(folder / "checkpoints", 2)
         self.best_checkpoints = Checkpoints(folder / "best", 1)
+        self.position = state.position
+        """How far the run is."""
         checkpoint = self.checkpoints.load_newest()
         self.is_resumed = checkpoint is not None
         if checkpoint is not None:
-            saved_identity = checkpoint.state["identity"]
-            for key in sorted(saved_identity.keys() | self.identity.keys()):
-                if saved_identity.get(key) != self.identity.get(key):
+            before = _flat(defaults or {}) | _flat(checkpoint.record["identity"])
+            now = _flat(self.identity)
+            for key in sorted(before.keys() | now.keys()):
+                if before.get(key) != now.get(key):
                     raise UserError(
-                        f"{self.checkpoints.folder}: was made with {key}={saved_identity.get(key)!r}, not "
-                        f"{self.identity.get(key)!r}; give another {option} or delete the folder"
+                        f"{self.checkpoints.folder}: was made with {key}={before.get(key)!r}, not "
+                        f"{now.get(key)!r}; give another {option} or delete the folder"
                     )
-            task.position = Position(**checkpoint.state["position"])
-            task.load(checkpoint)
-        schedule.set_end(task)
-        self.position = task.position
-        """How far the run is."""
+            state.restore(checkpoint)
         self._signal = 0
+        self._unread: list[Measures] = []
+        """Of the steps since the last reading."""
+        self._time_of_reading = time.perf_counter()
 
     @property
     def history(self) -> list[Row]:
@@ -130,10 +155,16 @@ class Loop(Generic[AnyBatch]):
             return f"patience: {position.waited} evaluations in a row were no better"
         return f"time limit of {schedule.max_minutes:g} minutes" if position.progress >= 1 else ""
 
-    def run(self) -> int:
+    def run(
+        self,
+        step: Callable[[Position, AnyBatch], Measures],
+        validate: Callable[[], Mapping[str, Any]],
+        save: Callable[[Row], None] | None = None,
+    ) -> int:
         """Train to the end or a limit and return 0; after Ctrl-C or SIGTERM, 130 or 143 and a checkpoint.
 
-        In another thread than the main one signals are left to the caller.
+        ``step`` updates the weights once. ``validate`` scores them, ``save`` gets the scores of the best so
+        far and stores them, by default in ``best/``; both are called in eval mode, without gradients.
         """
         position = self.position
         if self.is_first:
@@ -142,40 +173,55 @@ class Loop(Generic[AnyBatch]):
             with atomic_path(self.folder / LOG) as temporary:
                 lines = [json.dumps(row) + "\n" for row in rows if row["step"] <= position.step]
                 temporary.write_text("".join(lines), encoding="utf-8")
+
+        def evaluate(epoch: int) -> None:
+            self._evaluate(epoch, validate, save or self._save_best)
+
         if not self.is_resumed and self.schedule.evaluate_first:
-            self._evaluate(epoch=0)
+            evaluate(0)
+        if self.is_resumed and not self.reason_to_stop():
+            log.info("resuming %s at step %d", self.folder, position.step)
         show = None if self.is_first else False
-        self._handlers = {}
-        if threading.current_thread() is threading.main_thread():
-            # A handler that was not set in Python is None; it stays, since nothing could set it again.
-            numbers = [number for number in SIGNALS if signal.getsignal(number) is not None]
-            self._handlers = {number: signal.signal(number, self._stop) for number in numbers}
+        bar = progress(
+            total=position.steps, initial=position.step, unit="step", description="train", show=show
+        )
+        with self._signals_remembered(), bar:
+            return self._train(bar, step, evaluate)
+
+    @contextlib.contextmanager
+    def _signals_remembered(self) -> Iterator[None]:
+        """Remember the first Ctrl-C or SIGTERM, while the next acts as usual; in the main thread alone."""
+        if threading.current_thread() is not threading.main_thread():  # another one may set no handlers
+            yield
+            return
+
+        def remember(number: int, _: object) -> None:
+            signal.signal(number, handlers[signal.Signals(number)])
+            self._signal = number
+
+        handlers = {number: signal.signal(number, remember) for number in SIGNALS}
         try:
-            with progress(
-                total=position.steps, initial=position.step, unit="step", description="train", show=show
-            ) as bar:
-                return self._train(bar)
+            yield
         finally:
-            for number, handler in self._handlers.items():
+            for number, handler in handlers.items():
                 signal.signal(number, handler)
 
-    def _stop(self, number: int, _: object) -> None:
-        """Remember the first Ctrl-C or SIGTERM; the next one acts as usual."""
-        signal.signal(number, self._handlers[signal.Signals(number)])
-        self._signal = number
-
-    def _train(self, bar: Bar) -> int:
+    def _train(
+        self, bar: Bar, step: Callable[[Position, AnyBatch], Measures], evaluate: Callable[[int], None]
+    ) -> int:
         position, schedule = self.position, self.schedule
         seconds_before, start = position.seconds, time.perf_counter()
-        last_saved_s = position.seconds
+        last_saved_s, self._time_of_reading = position.seconds, start
         while not self.reason_to_stop():
-            epoch, batches = position.epoch, self.task.batches(position.epoch)
-            for batch in self.task.prepare_batches(batches[position.within :]):
+            epoch, jobs = position.epoch, self.steps.of_epoch(position.epoch)
+            for batch in self.steps.stream(jobs[position.within :]):
                 progress_before = position.progress
-                self.task.step(position, batch)
+                measures = step(position, batch)
+                self._unread.append(measures)
+                position.sentences += measures.sentences
                 position.step += 1
                 position.within += 1
-                epoch_ends = position.within == len(batches)
+                epoch_ends = position.within == len(jobs)
                 if epoch_ends:
                     position.epoch, position.within = epoch + 1, 0
                 received_signal = self._agree(seconds_before + time.perf_counter() - start)
@@ -185,10 +231,10 @@ class Loop(Generic[AnyBatch]):
                 is_due = position.seconds - last_saved_s >= CHECKPOINT_S
                 saves = evaluates or bool(received_signal) or is_due
                 if saves or position.step % schedule.read_every == 0:
-                    self._take_metrics(bar)
+                    self._log_measures(bar)
                 bar.update(1)
                 if evaluates:
-                    self._evaluate(epoch)
+                    evaluate(epoch)
                 if saves:
                     self.save()
                     last_saved_s = position.seconds
@@ -206,61 +252,70 @@ class Loop(Generic[AnyBatch]):
             raise UserError(
                 f"{self.best_checkpoints.folder}: the best weights are damaged; delete {self.folder}"
             )
-        load_parameters(self.task.module, checkpoint.weights)
-        self.task.module.eval()
+        load_parameters(self.state.module, checkpoint.weights)
+        self.state.module.eval()
 
     def save(self) -> None:
         """Write a checkpoint of the current position."""
         if not self.is_first:
             return
-        state = {"position": asdict(self.position), "identity": self.identity}
         try:
-            weights: dict[str, Tensor] = dict(self.task.module.named_parameters())
-            checkpoint = Checkpoint(weights, self.task.optimiser_state(), state)
-            self.checkpoints.write(self.position.step, checkpoint)
+            self.checkpoints.write(self.position.step, self.state.checkpoint(self.identity))
             self.checkpoints.prune(self.position.step)
             if self.position.best:
                 self.best_checkpoints.prune(self.position.best["step"])
         except OSError as error:
             log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
 
-    def _take_metrics(self, bar: Bar) -> None:
-        rows = self.task.take_metrics()
+    def _save_best(self, scores: Row) -> None:
+        """Store the weights, which are the best so far."""
+        # The best before stay until a checkpoint has these scores, since a killed run needs them.
+        weights: dict[str, Tensor] = dict(self.state.module.named_parameters())
+        self.best_checkpoints.write(self.position.step, Checkpoint(weights, {}, {"scores": scores}))
+
+    def _log_measures(self, bar: Bar) -> None:
+        """Read and log what the steps since the last reading measured, and their speed."""
+        rows = read_measures(self._unread, self.position.step, self.option)
+        sentences, now = sum(one.sentences for one in self._unread), time.perf_counter()
+        if sentences:
+            speed = sentences / max(now - self._time_of_reading, 1e-9)
+            rows = [{**row, "sentences_per_s": speed} for row in rows]
+        self._unread, self._time_of_reading = [], now
         for step, row in enumerate(rows, self.position.step - len(rows) + 1):
             for name, value in row.items():
                 total, count = self.position.sums.get(name, (0.0, 0))
                 self.position.sums[name] = [total + value, count + 1]
             self._write({"kind": "train", "step": step, **row})
-        if rows:
-            losses = {name: f"{value:.3f}" for name, value in rows[-1].items() if "loss" in name}
-            bar.set_postfix(losses)
+        losses = {name: f"{value:.3f}" for name, value in rows[-1].items() if "loss" in name}
+        bar.set_postfix(losses)
 
-    def _evaluate(self, epoch: int) -> None:
+    def _evaluate(
+        self, epoch: int, validate: Callable[[], Mapping[str, Any]], save: Callable[[Row], None]
+    ) -> None:
         position = self.position
-        with self.task.evaluation_mode():
-            scores = dict(self.task.evaluate())
+        with self.state.evaluation():
+            scores = dict(validate())
+            if not position.step:
+                position.first = {"step": 0, **scores}
             means = {name: total / count for name, (total, count) in sorted(position.sums.items())}
             minutes = round(position.seconds / 60, 3)
             row: Row = {"kind": "evaluation", "step": position.step, "epoch": epoch, "minutes": minutes}
             row |= {**means, **scores}
             # The first process decides for all, since their last bits may differ.
-            is_better = self.is_first and self.task.is_better(row, position.best)
+            is_better = self.is_first and self.schedule.is_better(scores, position)
             (is_best,) = self._sum([float(is_better)])
             position.waited = 0 if is_best else position.waited + 1
             if is_best:
                 position.best = row
                 # Before the checkpoint that records it: after a kill in between, the steps are repeated.
                 if self.is_first:
-                    os.stat(self.folder / LOG)  # or a folder that was removed would be made again
-                    self.task.keep_best(self.best_checkpoints, row)
+                    save(scores)
         position.sums = {}
         self._write(row)
-        self.task.after_evaluation(row)
 
     def _write(self, row: Row) -> None:
         if self.is_first:
-            with open(self.folder / LOG, "r+", encoding="utf-8") as stream:  # "a" would make it if it is gone
-                stream.seek(0, os.SEEK_END)
+            with open(self.folder / LOG, "a", encoding="utf-8") as stream:
                 stream.write(json.dumps(row) + "\n")
 
     def _agree(self, seconds: float) -> int:
@@ -272,6 +327,14 @@ class Loop(Generic[AnyBatch]):
 
     def _sum(self, values: list[float]) -> list[float]:
         return values if self.processes is None else list(self.processes.sum_on_hosts(values))
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Row:
+    """Return nested values by dotted names."""
+    flat: Row = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
 
 
 def read_log(path: Path) -> list[Row]:

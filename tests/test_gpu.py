@@ -28,6 +28,7 @@ from parsing.score import equal_trees
 from parsing.text_parser import load_parser
 from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
+from runtime.training_step import Measures, read_measures
 from tests.fixtures.trees import changed
 
 VALUES, GRADIENTS = 1e-4, 2e-3
@@ -131,7 +132,7 @@ def test_losses(changes: dict[str, object], device: torch.device, trees: TreeCac
     sides = []
     for place in ("cpu", device):
         trainer = Trainer(training_config(trees, tmp_path, place, **changes), trees)
-        result = trainer.gradient(trainer.prepare(next(trainer.jobs())))
+        result = trainer.gradient(trainer.text.prepare(next(trainer.jobs())))
         gradients = [p.grad for p in trainer.network.parameters() if p.grad is not None]
         losses = result.metrics[: (len(result.metrics) + 1) // 2]
         sides.append((losses, [*gradients, *result.row_gradients]))
@@ -143,16 +144,16 @@ def test_a_step_waits_for_nothing(device: torch.device, trees: TreeCache, tmp_pa
     """By torch's own watch, on CUDA alone. The first steps compile kernels and fill the allocator."""
     trainer = Trainer(training_config(trees, tmp_path, device), trees)
     jobs = trainer.jobs()
-    steps = [trainer.prepare(next(jobs)) for _ in range(4)]
+    steps, unread = [trainer.text.prepare(next(jobs)) for _ in range(4)], list[Measures]()
     for number, step in enumerate(steps):
         if device.type == "cuda":
             torch.cuda.set_sync_debug_mode("error" if number > 1 else "default")
         try:
-            trainer.update(trainer.gradient(step))
+            unread.append(trainer.update(trainer.gradient(step)))
         finally:
             if device.type == "cuda":
                 torch.cuda.set_sync_debug_mode("default")
-    assert len(trainer.take_metrics()) == 4
+    assert len(read_measures(unread, 4, "--name")) == 4
 
 
 def test_a_stopped_run_resumes_to_the_same_bits(
@@ -175,9 +176,9 @@ def stop_after_a_step(trainer: Trainer) -> None:
     """End its run by SIGTERM, after which it writes a checkpoint."""
     update = trainer.update
 
-    def last_update(result: StepResult) -> float:
+    def last_update(result: StepResult, sentences: int) -> Measures:
         signal.raise_signal(signal.SIGTERM)
-        return update(result)
+        return update(result, sentences)
 
     trainer.update = last_update  # type: ignore[method-assign]
 
@@ -187,11 +188,13 @@ def test_memory_does_not_grow(device: torch.device, trees: TreeCache, tmp_path: 
     trainer = Trainer(training_config(trees, tmp_path, device), trees)
     step_count = 2000 if device.type == "cuda" else 40
     readings: list[tuple[int, int]] = []
-    steps = itertools.cycle([trainer.prepare(job) for job, _ in zip(trainer.jobs(), range(20), strict=False)])
+    steps = itertools.cycle(
+        [trainer.text.prepare(job) for job, _ in zip(trainer.jobs(), range(20), strict=False)]
+    )
     for number in range(1, step_count + 1):
-        trainer.update(trainer.gradient(next(steps)))
+        measures = trainer.update(trainer.gradient(next(steps)))
         if number % (step_count // 10) == 0:
-            trainer.take_metrics()
+            read_measures([measures], number, "--name")
             give_memory_back()  # what the allocator keeps of the host's
             on_device = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
             readings.append((on_device, psutil.Process().memory_info().rss))
@@ -224,13 +227,16 @@ def test_speed(trees: TreeCache, tmp_path: Path) -> None:
         sizes = {"table": {"dim": 300}, "encoder": {"dim": dim}}
         options = {**sizes, "views": "dep,const", "loop": {"batch": 400, "precision": precision}}
         trainer = Trainer(training_config(trees, tmp_path, "cuda", **options), trees)
-        steps = [trainer.prepare(job) for job, _ in zip(trainer.jobs(), range(4), strict=False)]
+        steps = [trainer.text.prepare(job) for job, _ in zip(trainer.jobs(), range(4), strict=False)]
         turns = itertools.cycle(steps)
 
-        def step(trainer: Trainer = trainer, turns=turns) -> None:  # type: ignore[no-untyped-def]
-            trainer.update(trainer.gradient(next(turns)))
-            if len(trainer.unread_metrics) >= READ_EVERY["cuda"]:
-                trainer.take_metrics()
+        unread: list[Measures] = []
+
+        def step(trainer: Trainer = trainer, turns=turns, unread=unread) -> None:  # type: ignore[no-untyped-def]
+            unread.append(trainer.update(trainer.gradient(next(turns))))
+            if len(unread) >= READ_EVERY["cuda"]:
+                read_measures(unread, len(unread), "--name")
+                unread.clear()
 
         print(f"train 2x{dim} {precision}: {rate(step, sum(s.sentences for s in steps) / len(steps)):,.0f}")
     encoder = MultiViewEncoder.untrained("dep,const", dim=1200, device="cuda")

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,7 @@ from multiview.training.data import MicroBatch, Segment, Step
 from multiview.training.objective import Objective
 from multiview.words.table import WordTable
 from runtime.errors import UserError
-from runtime.training_task import adam_tensors, load_adam
+from runtime.training_state import adam_tensors, load_adam
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -194,12 +194,13 @@ def _gradient(leaf: Tensor) -> Tensor:
 
 
 class Optimiser:
-    """Applies Adam to a network's dense parameters and word tables."""
+    """Applies Adam to a network's dense parameters and word tables, but for those that need no gradient."""
 
     def __init__(self, network: MultiViewNetwork, *, table_rate: float, table_update: str) -> None:
         self.tables, self.table_rate = list(network.words.tables), table_rate
         ids_of_tables = set(map(id, self.tables))
-        self.dense = [weight for weight in network.parameters() if id(weight) not in ids_of_tables]
+        trained = [weight for weight in network.parameters() if weight.requires_grad]
+        self.dense = [weight for weight in trained if id(weight) not in ids_of_tables]
         self.steps = 0
         self.updates_rows = table_update == "rows"
         """Whether only the rows of a step are updated, by ``moments``; else Adam has the tables as well."""
@@ -264,13 +265,13 @@ class Optimiser:
             for values, new_UE in ((first, m_UE), (second, v_UE), (table, w_UE)):
                 values[rows] = torch.where(skip > 0, values[rows], new_UE)
 
-    def state(self) -> dict[str, Tensor]:
-        """Return all state as named tensors, for a checkpoint."""
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all state, for a checkpoint."""
         return {"steps": torch.tensor(self.steps), **self.moments, **adam_tensors(self.adam)}
 
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Restore what :meth:`state` returned."""
-        self.steps = int(state["steps"])
-        for name, tensor in self.moments.items():
-            tensor.copy_(state[name])
-        load_adam(self.adam, state)
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore what :meth:`tensors` returned."""
+        self.steps = int(tensors["steps"])
+        for name, moment in self.moments.items():
+            moment.copy_(tensors[name])
+        load_adam(self.adam, tensors)

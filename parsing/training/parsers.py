@@ -10,9 +10,8 @@ Adam's learning rate rises, then falls to 0; the weights that are scored and kep
 Shapes: B sentences, T positions, D encoder output.
 """
 
-import contextlib
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -27,7 +26,9 @@ from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
 from parsing.training.scores import score_parser
 from parsing.trees.arrays import labels_and_tags, to_parse
 from parsing.trees.batch import ConstituencyParse, Int, ids_of
-from runtime.training_task import Checkpoint, Position, Task, load_parameters, ramp
+from runtime.training_loop import Schedule
+from runtime.training_state import Position, TrainingState
+from runtime.training_step import Descent, Measures, Steps, ramp
 
 ARC_SCALE = 10.0
 """Weight of the arcs' loss, a mean over words; the margin loss is a sum over the spans of a sentence."""
@@ -41,7 +42,7 @@ AVERAGE = 0.999
 Ids: TypeAlias = dict[str, int]
 
 
-class ParserTask(Task[list[int]]):
+class ParserTrainer:
     """Trains the parsers for which there are data; a batch is the numbers of its sentences.
 
     Sentences with arcs and trees with the same words are one training sentence (the first of each, then
@@ -80,15 +81,19 @@ class ParserTask(Task[list[int]]):
         for tokens in self.words:  # the order of rows is that of sums, after a resumption too
             self._table.rows(tokens)
         module = nn.ModuleDict(self.models).to(device)
-        super().__init__(
+        self.descent: Descent[list[int]] = Descent(
             module,
             torch.optim.Adam(module.parameters(), betas=BETAS, fused=True),
-            metric="mean",
+            lambda batch: {"loss": self.loss(batch)},
+            self.learning_rate,
             clip=CLIP,
             # Checkpoints keep the CPU's random state, not a device's.
-            step_seed=None if device is None or device.type == "cpu" else loop.seed,
+            seed=None if device is None or device.type == "cpu" else loop.seed,
         )
-        self.averages = {name: p.detach().clone() for name, p in module.named_parameters()}
+        self.steps: Steps[list[int], list[int]] = Steps(self.batches, lambda batch: batch)
+        self.schedule = Schedule(epochs=loop.epochs, max_minutes=loop.max_minutes, select="mean")
+        averages = {name: p.detach().clone() for name, p in module.named_parameters()}
+        self.state = TrainingState(module, self.descent, self.schedule.begin(self.steps), averages)
 
     def _set_gold(
         self, sentences: Sequence[Sentence], trees: Sequence[Sentence], relations: Ids, labels: Ids, tags: Ids
@@ -154,24 +159,16 @@ class ParserTask(Task[list[int]]):
             losses.append(ARC_SCALE * arc_loss if self.constituency is not None else arc_loss)
         return sum(losses[1:], start=losses[0])
 
-    def step(self, position: Position, batch: list[int]) -> None:
+    def step(self, position: Position, batch: list[int]) -> Measures:
         """Update the weights and their average."""
-        super().step(position, batch)
+        measures = self.descent.step(position, batch)
         # A young average forgets faster, so that the random initial weights fade from it.
         decay = min(AVERAGE, (1 + position.step) / (10 + position.step))
-        for name, parameter in self.module.named_parameters():
-            self.averages[name].lerp_(parameter.detach(), 1 - decay)
+        for name, parameter in self.state.module.named_parameters():
+            self.state.averages[name].lerp_(parameter.detach(), 1 - decay)
+        return measures
 
-    @contextlib.contextmanager
-    def evaluation_mode(self) -> Iterator[None]:
-        """Put the average in place of the weights."""
-        with super().evaluation_mode():
-            weights = {name: p.detach().clone() for name, p in self.module.named_parameters()}
-            load_parameters(self.module, self.averages)
-            yield
-            load_parameters(self.module, weights)
-
-    def evaluate(self) -> dict[str, float]:
+    def validate(self) -> dict[str, float]:
         """Score the parsers on dev, per cent; ``mean``, of LAS and F1, decides which weights are best."""
         # New parsers each time: cached type vectors are outdated after a step.
         scores: dict[str, float] = {}
@@ -181,13 +178,3 @@ class ParserTask(Task[list[int]]):
             scores |= score_parser("const", SpanParser(self.constituency), self.dev["const"])
         main_scores = [scores[name] for name in ("las", "f1") if name in scores]
         return {**scores, "mean": sum(main_scores) / len(main_scores)}
-
-    def optimiser_state(self) -> dict[str, Tensor]:
-        """Return Adam's moments and the average."""
-        return super().optimiser_state() | {f"average.{name}": value for name, value in self.averages.items()}
-
-    def load(self, checkpoint: Checkpoint) -> None:
-        """Take up weights, moments and average."""
-        super().load(checkpoint)
-        for name, average in self.averages.items():
-            average.copy_(checkpoint.optimiser[f"average.{name}"])

@@ -26,7 +26,8 @@ from runtime.errors import UserError
 from runtime.files import atomic_path
 from runtime.progress import progress
 from runtime.training_loop import Loop, Schedule
-from runtime.training_task import Position, Row, Task, ramp
+from runtime.training_state import Row, TrainingState
+from runtime.training_step import Descent, Steps, ramp
 from senteval_runner.protocol.correlation import accuracy, pearson
 from senteval_runner.towers import Concatenation, Pooling
 from senteval_runner.towers.transformer import Tower, load_tower
@@ -81,53 +82,12 @@ class TuningConfig:
         return self.learning_rate * ramp(step + 1, steps) * ramp(self.steps - step, self.steps - steps)
 
 
-class Turns(Task[int]):
-    """Tasks that are trained in turn, for the loop: a batch is the number of its step, a run is one epoch."""
-
-    def __init__(
-        self, model: nn.Module, turns: Sequence[Turn], config: TuningConfig, evaluate: Callable[[], Row]
-    ) -> None:
-        optimiser = torch.optim.AdamW(
-            [parameter for parameter in model.parameters() if parameter.requires_grad],
-            betas=config.betas,
-            eps=config.epsilon,
-            weight_decay=config.weight_decay,
-            fused=True,  # 13 ms instead of 93 for MiniLM's 22M weights on one thread
-        )
-        super().__init__(model, optimiser, metric=config.select, step_seed=config.seed)
-        self.turns, self.config, self.scores = turns, config, evaluate
-
-    def batches(self, epoch: int) -> Sequence[int]:
-        """Return the numbers of the steps."""
-        return range(self.config.steps)
-
-    def loss_name(self, batch: int) -> str:
-        """Return the name of a step's loss, which has the name of its task."""
-        return f"loss/{self.turns[batch % len(self.turns)].stream.name}"
-
-    def loss(self, batch: int) -> Tensor:
-        """Compute the loss of a step's task on the next batch of its stream."""
-        rounds, place = divmod(batch, len(self.turns))
-        turn = self.turns[place]
-        earlier_batches = rounds * self.turns.count(turn) + self.turns[:place].count(turn)
-        return turn.loss(turn.stream.batch(earlier_batches))
-
-    def learning_rate(self, position: Position) -> float:
-        """Return the rate of the next step."""
-        return self.config.rate(position.step)
-
-    def evaluate(self) -> Row:
-        """Score the weights."""
-        return self.scores()
-
-    def is_better(self, row: Row, best: Row) -> bool:
-        """Tell whether the score that selects is higher; the weights before the first step never win."""
-        return bool(self.metric) and row["step"] > 0 and super().is_better(row, best)
-
-    def after_evaluation(self, row: Row) -> None:
-        """Log the scores."""
-        numbers = [f"{name} {value:.4f}" for name, value in _scores(row).items() if isinstance(value, float)]
-        log.info("%s", "  ".join([f"step {row['step']:>6,}", *numbers]))
+def _losses(turns: Sequence[Turn], step: int) -> dict[str, Tensor]:
+    """Compute the loss of a step's task on the next batch of its stream."""
+    rounds, place = divmod(step, len(turns))
+    turn = turns[place]
+    earlier_batches = rounds * turns.count(turn) + turns[:place].count(turn)
+    return {f"loss/{turn.stream.name}": turn.loss(turn.stream.batch(earlier_batches))}
 
 
 def fit(
@@ -144,24 +104,45 @@ def fit(
     ``folder`` is resumed. Raises UserError: the loss or gradient is not finite, or the saved state belongs to
     another run; KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
     """
-    schedule = Schedule(evaluate_first=True, evaluate_every=config.evaluate_every or config.steps)
     names = [turn.stream.name for turn in turns]
+
+    def validate() -> Row:
+        """Score the weights, and log the scores."""
+        scores = evaluate()
+        numbers = [f"{name} {value:.4f}" for name, value in scores.items() if isinstance(value, float)]
+        log.info("%s", "  ".join([f"step {state.position.step:>6,}", *numbers]))
+        return scores
+
+    optimiser = torch.optim.AdamW(
+        [parameter for parameter in model.parameters() if parameter.requires_grad],
+        betas=config.betas,
+        eps=config.epsilon,
+        weight_decay=config.weight_decay,
+        fused=True,  # 13 ms instead of 93 for MiniLM's 22M weights on one thread
+    )
+    descent: Descent[int] = Descent(
+        model,
+        optimiser,
+        partial(_losses, turns),
+        lambda position: config.rate(position.step),
+        seed=config.seed,
+    )
+    steps: Steps[int, int] = Steps(lambda epoch: range(config.steps), lambda number: number)
+    schedule = Schedule(
+        evaluate_first=True,
+        evaluate_every=config.evaluate_every or config.steps,
+        select=config.select,
+        start_may_win=False,
+    )
+    state = TrainingState(model, descent, schedule.begin(steps))
     threads = torch.get_num_threads()
     identity = {"cycle": names, "steps": config.steps, "seed": config.seed, "threads": threads}
-    loop = Loop(Turns(model, turns, config, evaluate), schedule, folder, identity=identity)
-    if loop.is_resumed:
-        log.info("resumed at step %d of %d", loop.position.step, config.steps)
-    if loop.run():
+    loop = Loop(state, steps, schedule, folder, identity=identity)
+    if loop.run(descent.step, validate):
         raise KeyboardInterrupt
-    if config.select:
-        loop.load_best()
-    model.eval()
-    return [_scores(row) for row in loop.history]
-
-
-def _scores(row: Row) -> Row:
-    """Take the scores and the step from a line of the log, without what differs between equal runs."""
-    return {name: value for name, value in row.items() if name not in ("kind", "epoch", "minutes")}
+    loop.load_best()
+    without = ("kind", "epoch", "minutes")  # what differs between equal runs
+    return [{name: value for name, value in row.items() if name not in without} for row in loop.history]
 
 
 def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:

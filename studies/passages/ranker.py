@@ -33,7 +33,7 @@ from corpora.ranking.sets import PassageSet, Question
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.progress import progress
-from runtime.training_task import Row
+from runtime.training_state import Row
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng

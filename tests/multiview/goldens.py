@@ -62,7 +62,7 @@ def follow(trees: Path, views: str, engine: str, folder: Path) -> dict[str, floa
     run, first = equations(trees, views)
     config = configuration(trees, views, folder, engine=engine)
     trainer = Trainer(config, open_trees(trees))
-    step = trainer.prepare(next(trainer.jobs()))
+    step = trainer.text.prepare(next(trainer.jobs()))
     rows = iter(trainer.gradient(step).row_gradients)
     gradients = {name: one.grad for name, one in trainer.network.named_parameters() if one.grad is not None}
     gradients |= {

@@ -18,7 +18,7 @@ from multiview.encoders.meaning import FEATURE_LENGTH, sample_spans
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import load_start
 from multiview.train import cli, main
-from multiview.training import trainer as trainer_module
+from multiview.training import text as text_module
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
 from runtime.cli import config_from_json
@@ -191,7 +191,7 @@ def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig, same: float) 
     config = changed(tiny, table={"dropout": 0.5}, loop={"segments": 2}, objective={"same": same})
     trainer, patterns = Trainer(config, open_trees(tiny.trees)), []
     for job in trainer.jobs():
-        step, same_step = trainer.prepare(job), trainer.prepare(job)
+        step, same_step = trainer.text.prepare(job), trainer.text.prepare(job)
         for one, other in zip(step.segments, same_step.segments, strict=True):
             tokens = one.micro_batches[0].tokens
             assert len(tokens) == (2 if same else 1)
@@ -217,7 +217,7 @@ def validated(losses):
 @pytest.mark.parametrize(("losses", "step"), [((2.0, 4.0, 2.0, 3.0), 0), ((4.0, 2.0, 3.0), 3)])
 def test_the_step_of_least_loss_is_kept(tiny, monkeypatch, losses: tuple[float, ...], step: int) -> None:
     """Training that only harms keeps the start."""
-    monkeypatch.setattr(trainer_module.ValidationSet, "scores", validated(losses))
+    monkeypatch.setattr(text_module.ValidationSet, "scores", validated(losses))
     assert main(tiny) == 0
     training = read_json(tiny.folder / "config.json")["training"]
     assert (training["step"], training["sentences"]) == (step, step * tiny.loop.batch)
@@ -236,7 +236,7 @@ def test_neighbours_are_counted_on_centred_numbers_at_one_scale(tiny: TrainConfi
     main(tiny)
     cache, best = open_trees(tiny.trees), read_json(tiny.folder / "config.json")["training"]["best"]
     trainer = Trainer(tiny, cache)
-    rows = np.concatenate([np.arange(*span) for span in trainer.split.validation])
+    rows = np.concatenate([np.arange(*span) for span in trainer.text.split.validation])
     network = MultiViewEncoder.load(tiny.folder).members[0].network
     tables = [table.detach().numpy().astype(np.float64) for table in network.words.tables]
     sentences = [network.words.vocabulary.lookup(toy_corpus()[0][row]) for row in rows]
@@ -260,7 +260,7 @@ def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(tiny, monk
     scores = {"anchors": 9, "loss": 2.0, **dict.fromkeys(("accuracy@1", "recall@1", "recall@1/words"), 0.2)}
     recall = 0.1 if beside else 0.3
     monkeypatch.setattr(
-        trainer_module.ValidationSet, "scores", lambda *_, **__: scores | {"recall@1/both": recall}
+        text_module.ValidationSet, "scores", lambda *_, **__: scores | {"recall@1/both": recall}
     )
     config = changed(tiny, preset="laptop", beside=beside)
     main(config)
@@ -291,7 +291,7 @@ def test_features_have_one_scale_over_the_training_text(tiny: TrainConfig, name:
     assert encoder.has_scale == (name == "laptop")
     expected, const_expected = raw.astype(np.float64), raw[:, 8:]
     if encoder.has_scale:
-        spans = sample_spans(Trainer(config, cache).split.training, 60, 4)
+        spans = sample_spans(Trainer(config, cache).text.split.training, 60, 4)
         rows = np.concatenate([np.arange(*span) for span in spans])
         assert 50 < len(rows) <= 60
         expected = FEATURE_LENGTH / 4 * (expected - expected[rows].mean(0)) / expected[rows].std(0)

@@ -25,7 +25,8 @@ from multiview.config import TrainConfig
 from multiview.encoders.meaning import Span
 from multiview.encoders.registry import ViewStack
 from multiview.training.data import StepSource
-from runtime.training_task import Position, Task
+from runtime.training_state import Position, TrainingState
+from runtime.training_step import Descent, Measures
 from studies.finetune.examples import Examples, Stream
 from studies.passages.ranker import Part, draw_pairs
 from tests.oracles.objective import losses
@@ -204,21 +205,22 @@ class Recipe:
 
 
 class FollowedTraining:
-    """A task in float64, on the batches and with the dropout of the task that trains.
+    """A descent in float64, on the batches and with the dropout of the one that trains.
 
-    The loss is the task's, which the tests of the tasks compare with loops; all else is of this file.
+    The losses are the task's, which the tests of the tasks compare with loops; all else is of this file.
     """
 
-    def __init__(self, task: Task[Any], recipe: Recipe) -> None:
-        self.task, self.recipe, self.real_loss = task, recipe, task.loss
-        named = task.module.named_parameters()
+    def __init__(self, descent: Descent[Any], recipe: Recipe) -> None:
+        self.descent, self.recipe, self.real_losses = descent, recipe, descent.losses
+        self.real_averages: Mapping[str, Tensor] = {}
+        named = descent.module.named_parameters()
         self.parameters: dict[str, nn.Parameter] = {name: one for name, one in named if one.requires_grad}
         self.weights = {name: one.detach().double() for name, one in self.parameters.items()}
         self.start = {name: one.clone() for name, one in self.weights.items()}
         self.averages = {name: one.clone() for name, one in self.weights.items()}
         self.adam = Adam(recipe.betas, recipe.epsilon, recipe.decay)
         self.off: dict[str, float] = {"losses": 0.0}
-        task.loss = self.loss  # type: ignore[method-assign]
+        descent.losses = self.losses
 
     @contextmanager
     def in_double(self) -> Iterator[None]:
@@ -230,18 +232,19 @@ class FollowedTraining:
         for name, one in self.parameters.items():
             one.data = data_of_name[name]
 
-    def loss(self, batch: Any) -> Tensor:
-        """Return the task's loss; ours and its gradient are taken first, with the same random numbers."""
+    def losses(self, batch: Any) -> Mapping[str, Tensor]:
+        """Return the task's losses; ours and its gradient are taken first, with the same random numbers."""
         state = torch.get_rng_state()
         with self.in_double():
-            loss = self.real_loss(batch)
+            (loss,) = self.real_losses(batch).values()
             gradients = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
         named = zip(self.parameters, gradients, strict=True)
         self.gradients = {name: one for name, one in named if one is not None}
         torch.set_rng_state(state)
-        real = self.real_loss(batch)
+        losses = self.real_losses(batch)
+        (real,) = losses.values()
         self.off["losses"] = max(self.off["losses"], abs(real.item() / loss.item() - 1))
-        return real
+        return losses
 
     def follow(self, position: Position) -> None:
         """Take the step that the task has just taken."""
@@ -263,7 +266,7 @@ class FollowedTraining:
 
     def averaged(self) -> float:
         """Return how far the task's average of the weights is off, after its last step."""
-        return self.distance(self.task.averages, self.averages, self.start)  # type: ignore[attr-defined]
+        return self.distance(self.real_averages, self.averages, self.start)
 
     def distance(self, ours: Mapping[str, Tensor], oracle: Weights, start: Weights) -> float:
         """Return the largest relative distance, of the numbers whose gradient float32 resolves."""
@@ -282,20 +285,30 @@ class Runs(list[FollowedTraining]):
 def followed_trainings(recipe: Recipe | None) -> Iterator[Runs]:
     """Follow in float64 every task that trains while the context lasts; without a recipe, none may train."""
     runs = Runs()
-    step, batch = Task.step, Stream.batch
+    step, batch, evaluation = Descent.step, Stream.batch, TrainingState.evaluation
 
-    def followed(task: Task[Any], position: Position, of: Any) -> None:
+    def followed(descent: Descent[Any], position: Position, of: Any) -> Measures:
         assert recipe, "a training without a recipe"
-        if not runs or runs[-1].task is not task:
-            runs.append(FollowedTraining(task, recipe))
+        if not runs or runs[-1].descent is not descent:
+            runs.append(FollowedTraining(descent, recipe))
         runs.batches.update(repr(of).encode())
-        step(task, position, of)
+        measures = step(descent, position, of)
         runs[-1].follow(position)
+        return measures
+
+    def evaluated(state: TrainingState) -> Any:
+        if runs and runs[-1].descent is state.optimiser:
+            runs[-1].real_averages = state.averages
+        return evaluation(state)
 
     def noted(stream: Stream, number: int) -> Examples:
         examples = batch(stream, number)
         runs.batches.update(repr((examples.first, examples.second, examples.target.tolist())).encode())
         return examples
 
-    with patch.object(Task, "step", followed), patch.object(Stream, "batch", noted):
+    with (
+        patch.object(Descent, "step", followed),
+        patch.object(TrainingState, "evaluation", evaluated),
+        patch.object(Stream, "batch", noted),
+    ):
         yield runs

@@ -6,7 +6,7 @@ import torch
 
 from corpora.brackets import read_tree
 from parsing.networks.config import EncoderSizes, ModelConfig, ParserLoopConfig, ScorerSizes, SpanSizes
-from parsing.training.parsers import ARC_SCALE, ParserTask
+from parsing.training.parsers import ARC_SCALE, ParserTrainer
 from parsing.training.scores import bracket_scores
 from tests.fixtures.device import OneDevice
 from tests.oracles.biaffine import slow_scores, states
@@ -29,11 +29,11 @@ CONFIG = ModelConfig(
 
 def parser_task(sentences=tuple(SENTENCES), trees=tuple(TREES)):
     gold = [read_tree(text) for text in trees]
-    task = ParserTask(sentences, gold, {"dep": sentences, "const": gold}, CONFIG, ParserLoopConfig(seed=0))
+    task = ParserTrainer(sentences, gold, {"dep": sentences, "const": gold}, CONFIG, ParserLoopConfig(seed=0))
     with torch.no_grad():
-        for parameter in task.module.parameters():
+        for parameter in task.state.module.parameters():
             parameter.normal_(0, 0.5)
-    task.module.eval()
+    task.state.module.eval()
     return task
 
 
@@ -106,11 +106,11 @@ def test_a_training_step_leaves_nothing_on_the_host(monkeypatch):
     monkeypatch.setattr(
         "parsing.networks.constituency.to_host", lambda tensor: lambda: np.zeros(tensor.shape, np.float32)
     )
-    task.module.to("meta").train()
+    task.state.module.to("meta").train()
     with OneDevice():
         loss = task.loss([0, 1, len(SENTENCES)])
         loss.backward()
     assert loss.device.type == "meta" and on_host > 0
-    assert all(p.grad.device.type == "meta" for p in task.module.parameters() if p.grad is not None)
+    assert all(p.grad.device.type == "meta" for p in task.state.module.parameters() if p.grad is not None)
     assert task.dependency.arc_weight.grad is not None
     assert task.constituency.span_head[0].weight.grad is not None

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import UserError
-from runtime.training_task import Checkpoints
+from runtime.training_state import Checkpoints
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, draw_all, draw_fraction, with_negatives
 from studies.finetune.tiny import build_tiny

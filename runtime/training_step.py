@@ -1,0 +1,146 @@
+"""Steps of training: where they come from, what they measure, and the plain one, down a loss's gradient."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from runtime.errors import UserError
+from runtime.training_state import Position, Row, adam_tensors, load_adam
+
+AnyJob = TypeVar("AnyJob")
+AnyBatch = TypeVar("AnyBatch")
+
+
+@dataclass(frozen=True)
+class Steps(Generic[AnyJob, AnyBatch]):
+    """Where the steps of a run come from."""
+
+    of_epoch: Callable[[int], Sequence[AnyJob]]
+    """The steps of an epoch, from its number alone, fast: the loop first counts all epochs'."""
+    prepare: Callable[[AnyJob], AnyBatch]
+    """Makes of a step what is trained on."""
+    ahead: int = 0
+    """Steps that a thread prepares before they are taken; 0 prepares each when its turn comes."""
+
+    def stream(self, jobs: Iterable[AnyJob]) -> Iterator[AnyBatch]:
+        """Prepare steps in order."""
+        if not self.ahead:
+            yield from map(self.prepare, jobs)
+            return
+        remaining = iter(jobs)
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
+            waiting = [pool.submit(self.prepare, job) for job in islice(remaining, self.ahead)]
+            try:
+                while waiting:
+                    ready = waiting.pop(0).result()
+                    waiting += [pool.submit(self.prepare, job) for job in islice(remaining, 1)]
+                    yield ready
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What a step measured, perhaps on a device that is still at it: to read the numbers waits for it."""
+
+    names: Sequence[str]
+    values: Tensor
+    """float64, one number per name."""
+    sentences: int = 0
+    """Sentences of the step, of all processes, where their rate is logged."""
+
+
+def read_measures(measures: Sequence[Measures], last_step: int, option: str) -> list[Row]:
+    """Wait for successive steps, of which the last has this number, and return what each measured.
+
+    A number that is not finite is a UserError: such a step must have left the weights as they were. Its
+    message names the ``option`` that sets the run's folder.
+    """
+    if not measures:
+        return []
+    values = iter(torch.cat([one.values for one in measures]).tolist())
+    rows = [dict(zip(one.names, islice(values, len(one.names)), strict=True)) for one in measures]
+    for step, row in enumerate(rows, last_step - len(rows) + 1):
+        refuse_if_not_finite(step, row, f"another {option}")
+    return rows
+
+
+def refuse_if_not_finite(step: int, row: Mapping[str, float], folder: str) -> None:
+    """Raise a UserError if a step measured what is not a finite number."""
+    bad = [f"{name} {value}" for name, value in row.items() if not math.isfinite(value)]
+    if bad:
+        raise UserError(
+            f"step {step}: {', '.join(bad)}; stopped before the update, start again with {folder} and a "
+            "lower learning rate"
+        )
+
+
+class Descent(Generic[AnyBatch]):
+    """Updates a module by the gradient of its losses, with an optimiser of torch's Adam family.
+
+    Args:
+        module: whose weights the optimiser has.
+        optimiser: of torch's Adam family.
+        losses: the terms of a batch's loss, scalars by their names in the log, which are added.
+        rate: the learning rate of the next step.
+        clip: the largest norm of the gradient; 0 is no limit.
+        seed: of torch, which is seeded before each step from it and the step's number; with None torch's
+            random numbers are left alone.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        losses: Callable[[Any], Mapping[str, Tensor]],
+        rate: Callable[[Position], float],
+        *,
+        clip: float = 0.0,
+        seed: int | None = None,
+    ) -> None:
+        self.module, self.adam, self.losses, self.rate = module, optimiser, losses, rate
+        self.clip, self.seed = clip, seed
+
+    def step(self, position: Position, batch: AnyBatch) -> Measures:
+        """Update the weights once; a loss or a gradient that is not finite is a UserError before that."""
+        if self.seed is not None:
+            torch.manual_seed(self.seed * 1_000_003 + position.step)
+        self.module.train()
+        self.adam.zero_grad(set_to_none=True)
+        losses = self.losses(batch)
+        torch.autograd.backward(list(losses.values()))
+        norm = float(nn.utils.clip_grad_norm_(self.module.parameters(), self.clip or math.inf))
+        values = {name: loss.item() for name, loss in losses.items()}
+        refuse_if_not_finite(position.step + 1, {**values, "norm of the gradient": norm}, "another folder")
+        for group in self.adam.param_groups:
+            group["lr"] = self.rate(position)
+        self.adam.step()
+        return Measures([*values], torch.tensor([*values.values()], dtype=torch.float64))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return Adam's step counts and moments."""
+        return adam_tensors(self.adam)
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore what :meth:`tensors` returned; other names are ignored."""
+        load_adam(self.adam, tensors)
+
+
+def ramp(part: float, total: float) -> float:
+    """Return min(part / total, 1), and 1 where ``total`` is 0.
+
+    A warm-up over the first w steps is ``ramp(finished, w)``; a linear decay to zero over the rest of a run
+    of r steps is ``ramp(r - finished, r - w)``.
+    """
+    return min(part / total, 1.0) if total else 1.0
+
+
+def cosine(part: float) -> float:
+    """Return 0.1 + 0.45 (1 + cos(π p)): from 1 to 0.1 while ``part`` p of a run goes from 0 to 1."""
+    return 0.1 + 0.45 * (1 + math.cos(math.pi * part))
