@@ -19,6 +19,7 @@ steps since the last one, the scores}``). Lines of steps that run again after a 
 import contextlib
 import json
 import logging
+import os
 import signal
 import threading
 import time
@@ -164,7 +165,8 @@ class Loop(Generic[AnyJob, AnyBatch]):
         """Train to the end or a limit and return 0; after Ctrl-C or SIGTERM, 130 or 143 and a checkpoint.
 
         ``step`` updates the weights once. ``validate`` scores them, ``save`` gets the scores of the best so
-        far and stores them, by default in ``best/``; both are called in eval mode, without gradients.
+        far and stores them, by default in ``best/``; both are called in eval mode, without gradients. In
+        another thread than the main one signals are left to the caller.
         """
         position = self.position
         if self.is_first:
@@ -190,16 +192,17 @@ class Loop(Generic[AnyJob, AnyBatch]):
 
     @contextlib.contextmanager
     def _signals_remembered(self) -> Iterator[None]:
-        """Remember the first Ctrl-C or SIGTERM, while the next acts as usual; in the main thread alone."""
-        if threading.current_thread() is not threading.main_thread():  # another one may set no handlers
-            yield
-            return
+        """Remember the first Ctrl-C or SIGTERM; the next one acts as usual."""
+        handlers: dict[int, Any] = {}
 
         def remember(number: int, _: object) -> None:
-            signal.signal(number, handlers[signal.Signals(number)])
+            signal.signal(number, handlers[number])
             self._signal = number
 
-        handlers = {number: signal.signal(number, remember) for number in SIGNALS}
+        if threading.current_thread() is threading.main_thread():
+            # A handler that was not set in Python is None; it stays, since nothing could set it again.
+            numbers = [number for number in SIGNALS if signal.getsignal(number) is not None]
+            handlers |= {number: signal.signal(number, remember) for number in numbers}
         try:
             yield
         finally:
@@ -309,13 +312,15 @@ class Loop(Generic[AnyJob, AnyBatch]):
                 position.best = row
                 # Before the checkpoint that records it: after a kill in between, the steps are repeated.
                 if self.is_first:
+                    os.stat(self.folder / LOG)  # or a folder that was removed would be made again
                     save(scores)
         position.sums = {}
         self._write(row)
 
     def _write(self, row: Row) -> None:
         if self.is_first:
-            with open(self.folder / LOG, "a", encoding="utf-8") as stream:
+            with open(self.folder / LOG, "r+", encoding="utf-8") as stream:  # "a" would make it if it is gone
+                stream.seek(0, os.SEEK_END)
                 stream.write(json.dumps(row) + "\n")
 
     def _agree(self, seconds: float) -> int:

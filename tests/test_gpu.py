@@ -188,9 +188,7 @@ def test_memory_does_not_grow(device: torch.device, trees: TreeCache, tmp_path: 
     trainer = Trainer(training_config(trees, tmp_path, device), trees)
     step_count = 2000 if device.type == "cuda" else 40
     readings: list[tuple[int, int]] = []
-    steps = itertools.cycle(
-        [trainer.text.prepare(job) for job, _ in zip(trainer.jobs(), range(20), strict=False)]
-    )
+    steps = itertools.cycle(map(trainer.text.prepare, itertools.islice(trainer.jobs(), 20)))
     for number in range(1, step_count + 1):
         measures = trainer.update(trainer.gradient(next(steps)))
         if number % (step_count // 10) == 0:
@@ -227,7 +225,7 @@ def test_speed(trees: TreeCache, tmp_path: Path) -> None:
         sizes = {"table": {"dim": 300}, "encoder": {"dim": dim}}
         options = {**sizes, "views": "dep,const", "loop": {"batch": 400, "precision": precision}}
         trainer = Trainer(training_config(trees, tmp_path, "cuda", **options), trees)
-        steps = [trainer.text.prepare(job) for job, _ in zip(trainer.jobs(), range(4), strict=False)]
+        steps = [*map(trainer.text.prepare, itertools.islice(trainer.jobs(), 4))]
         turns = itertools.cycle(steps)
 
         unread: list[Measures] = []

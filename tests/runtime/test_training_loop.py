@@ -16,9 +16,9 @@ from torch import nn
 
 from runtime import training_loop as loop_module
 from runtime.errors import UserError
-from runtime.files import lock_folder
+from runtime.files import lock_folder, read_json, write_record
 from runtime.training_loop import Loop, Schedule
-from runtime.training_state import Checkpoint, Checkpoints, Position, TrainingState
+from runtime.training_state import FILES, Checkpoint, Checkpoints, Position, TrainingState
 from runtime.training_step import Descent, Measures, Steps, cosine
 from tests.fixtures.files import differing
 
@@ -136,7 +136,7 @@ def test_a_thread_trains_and_the_callers_handlers_stay(tmp_path: Path, finished_
     """Signals belong to the main thread: there a handler is set and put back, elsewhere there is none."""
     handlers = [signal.getsignal(number) for number in loop_module.SIGNALS]
     codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(make(tmp_path).run()))
+    thread = threading.Thread(target=lambda: codes.append(make(tmp_path)()))
     thread.start()
     thread.join()
     assert codes == [0] and not differing(finished_run, tmp_path, clocks=False)
@@ -160,7 +160,7 @@ def test_a_folder_that_is_removed_while_a_run_writes_there_is_not_made_again(
 
     setattr(loop.task, moment, interrupted)
     with pytest.raises(UserError, match="was removed or renamed while"), lock_folder(tmp_path / "run"):
-        loop.run()
+        loop()
     assert not (tmp_path / "run").exists()
 
 
@@ -237,6 +237,23 @@ def test_a_time_budget_ends_in_time_and_can_be_raised(tmp_path: Path) -> None:
     assert loop.history[-1]["step"] == loop.position.step
     assert make(tmp_path, epochs=100_000, max_minutes=0.005).reason_to_stop()
     assert not make(tmp_path, epochs=100_000, max_minutes=5).reason_to_stop()
+
+
+def test_an_option_that_a_checkpoint_does_not_know_had_its_default(tmp_path: Path) -> None:
+    """Such a run is resumed, with the fields of its position that it has; another value is refused."""
+    make(tmp_path, max_steps=7)()
+    newest = Checkpoints(tmp_path / "checkpoints", 2).folders()[-1]
+    record = read_json(newest / "state.json")
+    del record["position"]["sentences"]
+    write_record(newest / "state.json", record, FILES)
+
+    def resumed(**options: object) -> Run:
+        identity, defaults = {"rate": 0.05, "model": options}, {"model": {"new": 1, "newer": 0}}
+        return Run(Regression(), Schedule(epochs=4), tmp_path, identity=identity, defaults=defaults)
+
+    assert resumed(new=1, newer=0).position.step == 7
+    with pytest.raises(UserError, match=r"was made with model.newer=0, not 2; give another --output"):
+        resumed(new=1, newer=2)
 
 
 def test_what_stops_a_run(tmp_path: Path) -> None:
