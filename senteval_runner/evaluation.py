@@ -22,14 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 
-from corpora.senteval.files import SNLI_CLASSES, Split, TaskData, read_task
-from corpora.senteval.tasks import (
-    BINARY_TASKS,
-    RELATEDNESS_TASKS,
-    STRUCTURE_TASKS,
-    STS_SUBSETS,
-    canonical_task,
-)
+from corpora.senteval.files import Split, TaskData, read_task
+from corpora.senteval.tasks import canonical_task
 from multiview.names.opened import Encoder, OpenedEncoder, SentenceVectors, as_vectors
 from runtime import __version__
 from runtime.errors import UserError
@@ -38,7 +32,7 @@ from runtime.progress import progress
 from senteval_runner.protocol.classify import inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import cosines, pearson, relatedness, spearman
-from senteval_runner.protocol.cosine_tasks import cosine_result, neighbour_result
+from senteval_runner.protocol.cosine_tasks import SCORERS, neighbour_result
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks
 from senteval_runner.vectors import EvaluationTrees
 
@@ -111,20 +105,20 @@ def read_tasks(names: Sequence[str], folder: Path) -> Tasks:
 class _Rows:
     """One split in the original's order, encoded."""
 
-    def __init__(self, part: Split, vectors: SentenceVectors, *, snli: bool = False) -> None:
+    def __init__(self, part: Split, vectors: SentenceVectors, snli_classes: Sequence[str] = ()) -> None:
         def sort_key(row: int) -> tuple[int, int, float | str]:
             """Sort by lengths in tokens, then label; SNLI by the second length first and by label names."""
             length_a = len(part.a[row])
             length_b = len(part.b[row]) if part.b else 0
-            if snli:
-                return length_b, length_a, SNLI_CLASSES[int(part.y[row])]
+            if snli_classes:
+                return length_b, length_a, snli_classes[int(part.y[row])]
             return length_a, length_b, part.y[row]
 
         self.order = sorted(range(len(part)), key=sort_key)
         self.y = np.array([part.y[i] for i in self.order])
         self.u = vectors([part.a[i] for i in self.order])
         self.v = None if part.b is None else vectors([part.b[i] for i in self.order])
-        self.is_snli = snli
+        self.is_snli = bool(snli_classes)
 
     def blocks(self) -> tuple[Float, ...]:
         """Return a classifier's input: u [n, d]; for pairs |u - v|, u ∗ v; for SNLI u, v, u ∗ v, |u - v|."""
@@ -150,25 +144,26 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
     for name, part in task.splits.items():
         if not len(part):
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
-    is_by_cosine = task.name in (*STS_SUBSETS, *STRUCTURE_TASKS, "Neighbours")
-    chosen = encoder if is_by_cosine else encoder.for_classifiers
+    kind, scorer = task.task.kind, task.task.scorer
+    chosen = encoder.for_classifiers if kind in ("classes", "graded") else encoder
     labels = [chosen.vector_label]
+    snli_classes = task.classes if scorer == "split_snli" else ()
     try:
-        rows = {name: _Rows(part, chosen, snli=task.name == "SNLI") for name, part in task.splits.items()}
-        if task.name in RELATEDNESS_TASKS and chosen is not encoder:
+        rows = {name: _Rows(part, chosen, snli_classes) for name, part in task.splits.items()}
+        if kind == "graded" and chosen is not encoder:
             rows["cosine"] = _Rows(task.splits["test"], encoder)
             labels.append(f"{encoder.vector_label} (cosine)")
     except UserError as error:
         raise EncoderError(str(error)) from error
     start = time.perf_counter()
-    if task.name in RELATEDNESS_TASKS:
-        fields = _score_relatedness(rows, seed)
-    elif task.name == "Neighbours":
-        fields = neighbour_result({title: book.u[np.argsort(book.order)] for title, book in rows.items()})
-    elif is_by_cosine:
+    if kind == "classes":
+        fields = _score_classes(task, rows, protocol, seed)
+    elif kind == "graded":
+        fields = _score_graded(rows, seed)
+    elif kind == "cosine":
         fields = _score_cosines(task, rows)
     else:
-        fields = _score_classes(task, rows, protocol, seed)
+        fields = neighbour_result({title: book.u[np.argsort(book.order)] for title, book in rows.items()})
     first_rows, *_ = rows.values()
     return TaskResult(
         task=task.name,
@@ -208,35 +203,36 @@ def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> dict[str, Any]:
         if part.v is not None
     }
     gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
-    return cosine_result(task.name, metrics, gold)
+    return SCORERS[task.task.scorer](metrics, gold)
 
 
 def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> dict[str, Any]:
     """Score by classifiers, in SentEval's way for the task."""
-    test = "all" if task.name in BINARY_TASKS else "test"
+    scorer = task.task.scorer
+    test = "all" if scorer == "inner_kfold" else "test"
     x = np.concatenate([design(part.blocks()) for part in rows.values()])
     y = np.concatenate([part.y for part in rows.values()])
     ends = np.cumsum([len(part.y) for part in rows.values()])
     places = dict(zip(rows, np.split(np.arange(len(y)), ends[:-1]), strict=True))
     classes = len(task.classes)
-    if task.name in BINARY_TASKS:
+    if scorer == "inner_kfold":
         # The outer test fold takes up to n / kfold rows of a class, rounded up; the inner folds need kfold.
         _check_class_sizes(task, "all", y, protocol.kfold + 2)
         outcome = inner_kfold(x, y, classes, protocol, seed)
-    elif task.name in ("TREC", "MRPC", "Authors"):
+    elif scorer == "kfold":
         _check_class_sizes(task, "train", rows["train"].y, protocol.kfold)
         outcome = kfold(x, y, places["train"], places["test"], classes, protocol, seed)
     else:
-        if task.name == "WordContent":  # which never has a hidden layer
+        if scorer == "split_linear":  # which never has a hidden layer
             protocol = get_protocol(protocol, nhid=0)
-        is_snli = task.name == "SNLI"
+        is_snli = scorer == "split_snli"
         if is_snli:  # which is trained in 16 single passes
             protocol = dataclasses.replace(protocol, max_epoch=15, epoch_size=1)
         train_dev_test = places["train"], places["dev"], places["test"]
         outcome = split(x, y, *train_dev_test, classes, protocol, seed, nominal=is_snli)
     metrics = {"devacc": outcome.devacc, "acc": outcome.acc}
-    if task.name == "MRPC":
-        metrics["f1"] = float(round(100 * f1_score(rows["test"].y, outcome.predictions), 2))
+    if rows[test].v is not None and classes == 2:
+        metrics["f1"] = float(round(100 * f1_score(rows[test].y, outcome.predictions), 2))
     return {
         "metrics": metrics,
         "regularisers": list(outcome.regularisers),
@@ -259,7 +255,7 @@ def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None
         )
 
 
-def _score_relatedness(rows: dict[str, _Rows], seed: int) -> dict[str, Any]:
+def _score_graded(rows: dict[str, _Rows], seed: int) -> dict[str, Any]:
     """Score by regression, and by cosines without training; the same under every protocol."""
     train, dev, test = rows["train"], rows["dev"], rows["test"]
     parts = [(design(part.blocks()), part.y.astype(np.float64)) for part in (train, dev, test)]

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from corpora.senteval.tasks import STRUCTURE_TASKS, data_folder, expand_tasks
+from corpora.senteval.tasks import data_folder, expand_tasks, tasks_in
 from multiview.names.grammar import HELP, check_names
 from parsing.names import find_parser
 from runtime.cli import Command, Count, CountOrNone, Seed, config_to_json, configuration, log_to
@@ -127,7 +127,7 @@ def main(config: SentEvalConfig) -> int:
         specs = expand_models(specs, config.expand)
     starts = names_before_training(specs) if config.baselines else {}
     baselines = list(filter(None, starts.values()))
-    if config.baselines or not set(names).isdisjoint(STRUCTURE_TASKS):
+    if config.baselines or not set(names).isdisjoint(tasks_in("structure")):
         baselines.insert(0, RANDOM_WORDS)
     tasks = read_tasks(names, data)
     trees = EvaluationTrees(folder=config.trees, tasks=tasks.data, parsers=parsers)

@@ -9,48 +9,36 @@ feed and the Unicode separators, iterating over a text file does not. A sentence
 white space, never lower-cased; an empty one is ``[]``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpora.books import author_rows, books
 from corpora.inputs import bad_row, parse_number, readable
-from corpora.senteval.structure import Pair, task_pairs, triplets
-from corpora.senteval.tasks import (
-    BINARY_TASKS,
-    PROBING_TASKS,
-    PUBLISHED_ROW_COUNTS,
-    STRUCTURE_TASKS,
-    STS_SUBSETS,
-    canonical_task,
-    task_paths,
-)
+from corpora.senteval.structure import PAIR_READERS, Pair, task_pairs, triplets
+from corpora.senteval.tasks import TASKS, Task, canonical_task
 from corpora.text import Tokenizer
 from runtime.errors import UserError
 
 Tokens = list[str]
 Files = dict[str, list[Path]]
-BINARY_CLASSES = ("0", "1")
-SNLI_CLASSES = ("entailment", "neutral", "contradiction")
-_CLASSES: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys((*BINARY_TASKS, *STRUCTURE_TASKS), BINARY_CLASSES),
-    "SNLI": SNLI_CLASSES,
-    "TREC": ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
-    "MRPC": BINARY_CLASSES,
-    "SICKEntailment": ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
-    "SST2": BINARY_CLASSES,
-    "SST5": ("0", "1", "2", "3", "4"),
+Classes = tuple[str, ...]
+ORIGINS = {
+    "downstream": "data/downstream/get_transfer_data.bash of github.com/facebookresearch/SentEval",
+    "probing": "data/probing of github.com/facebookresearch/SentEval",
 }
+"""Where the files of a folder are from."""
 _COLUMNS: Mapping[str, tuple[int, int | None, int, int, int]] = {
     # sentence, second sentence, label or score, columns at least, header lines
-    "TREC": (1, None, 0, 2, 0),
-    "MRPC": (3, 4, 0, 5, 1),
-    "SICKRelatedness": (1, 2, 3, 5, 1),
-    "SICKEntailment": (1, 2, 4, 5, 1),
-    "STSBenchmark": (5, 6, 4, 7, 0),
-    "SST2": (0, None, 1, 2, 0),
-    "SST5": (1, None, 0, 2, 0),
+    "trec": (1, None, 0, 2, 0),
+    "mrpc": (3, 4, 0, 5, 1),
+    "sick-relatedness": (1, 2, 3, 5, 1),
+    "sick-entailment": (1, 2, 4, 5, 1),
+    "sts-b": (5, 6, 4, 7, 0),
+    "sst2": (0, None, 1, 2, 0),
+    "sst5": (1, None, 0, 2, 0),
 }
+"""The columns of formats with a row a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +69,7 @@ Splits = dict[str, Split]
 class TaskData:
     """All data of one task."""
 
-    name: str
-    """The toolkit's name, e.g. ``"SICKRelatedness"``."""
+    task: Task
     splits: Splits
     """``all`` (MR CR SUBJ MPQA), ``train dev test`` (TREC, MRPC: no ``dev``), the subsets of STS12-16, or
     the titles of the books of Neighbours."""
@@ -91,12 +78,17 @@ class TaskData:
     files: Files = field(default_factory=dict)
     """The files each split was read from; ``all`` if one set of files holds every split."""
 
+    @property
+    def name(self) -> str:
+        """The name of the task."""
+        return self.task.name
+
     def count_notes(self) -> list[str]:
         """Return one line per split whose number of rows differs from the published one."""
         return [
-            f"{self.name} {split}: {len(rows):,} rows, published {PUBLISHED_ROW_COUNTS[self.name, split]:,}"
+            f"{self.name} {split}: {len(rows):,} rows, published {self.task.published_rows[split]:,}"
             for split, rows in self.splits.items()
-            if len(rows) != PUBLISHED_ROW_COUNTS.get((self.name, split), len(rows))
+            if len(rows) != self.task.published_rows.get(split, len(rows))
         ]
 
 
@@ -106,39 +98,17 @@ def read_task(name: str, data: Path) -> TaskData:
     A file may be gzip-compressed, with ``.gz`` added to its name. An unknown task, missing files (the message
     names all of them, and their source) and malformed rows are refused.
     """
-    name = canonical_task(name)
-    files = find_files(name, data)
-    classes = _CLASSES.get(name, ())
-    splits: Splits = {}
-    if name in PROBING_TASKS:
-        splits, classes = _read_probing(*files["train"])  # one file has all splits
-    elif name == "Authors":  # the test part is of other books
-        for split, part in (("train", "train"), ("test", "heldout")):
-            rows, labels, classes = author_rows(part)
-            splits[split] = Split(a=rows, y=labels)
-    elif name == "Neighbours":  # the held-out books, each a split; y is the place in the book
-        tokenizer = Tokenizer("spacy", running=False)
-        for book in books("heldout"):
-            rows = [list(tokenizer.line(text)) for text in book.sentences]
-            splits[book.title] = Split(a=rows, y=list(range(len(rows))))
-    elif name in STRUCTURE_TASKS:
-        splits = _read_structure(name, files)
-    elif name in BINARY_TASKS:
-        splits = {"all": _read_binary(*files["all"])}
-    elif name in STS_SUBSETS:
-        splits = {subset: _read_sts(*paths) for subset, paths in files.items()}
-    elif name == "SNLI":
-        splits = {split: _read_snli(*paths) for split, paths in files.items()}
-    else:
-        splits = {split: _read_rows(name, *paths) for split, paths in files.items()}
-    return TaskData(name=name, splits=splits, classes=classes, files=files)
+    task = TASKS[canonical_task(name)]
+    files = find_files(task, data)
+    splits, classes = READERS[task.reader](task, files)
+    return TaskData(task=task, splits=splits, classes=classes or task.classes, files=files)
 
 
-def find_files(name: str, data: Path) -> Files:
-    """Return the files of a task by split, each as named or with ``.gz``; ``name`` is the toolkit's."""
+def find_files(task: Task, data: Path) -> Files:
+    """Return the files of a task by split, each as named or with ``.gz``."""
     files = Files()
     missing_files = []
-    for split, paths in task_paths(name, Path(data)).items():
+    for split, paths in task.paths(Path(data)).items():
         files[split] = []
         for path in paths:
             compressed_path = path.with_name(path.name + ".gz")
@@ -146,13 +116,12 @@ def find_files(name: str, data: Path) -> Files:
                 missing_files.append(str(path).removeprefix(f"{data}/"))
             files[split].append(path if path.is_file() else compressed_path)
     if missing_files:
-        source = "data/downstream/get_transfer_data.bash of github.com/facebookresearch/SentEval"
-        if name in PROBING_TASKS:
-            source = "data/probing of github.com/facebookresearch/SentEval"
-        elif name in STRUCTURE_TASKS:
-            source = "what docs/structure.md says"
+        folders = [Path(file).parts for paths in task.files.values() for file in paths]
+        origins = dict.fromkeys(ORIGINS.get(folder, "what docs/structure.md says") for folder, *_ in folders)
         names = ", ".join(dict.fromkeys(missing_files))
-        raise UserError(f"{name}: no such file in {data}: {names} (nor with .gz); get them by {source}")
+        raise UserError(
+            f"{task.name}: no such file in {data}: {names} (nor with .gz); get them by {', '.join(origins)}"
+        )
     return files
 
 
@@ -183,7 +152,7 @@ def _read_label(path: Path, row: int, text: str, classes: tuple[str, ...]) -> in
     raise bad_row(path, row, "a number", text)
 
 
-def _read_binary(positive: Path, negative: Path) -> Split:
+def _read_binary(task: Task, positive: Path, negative: Path) -> Split:
     """Read MR, CR, SUBJ, MPQA: a file per class, class 1 first; blank lines are rows."""
     positive_rows, negative_rows = (
         [line.split() for line in _read_text(path, "latin-1").splitlines()] for path in (positive, negative)
@@ -192,18 +161,18 @@ def _read_binary(positive: Path, negative: Path) -> Split:
     return Split(a=positive_rows + negative_rows, y=labels)
 
 
-def _read_rows(name: str, path: Path) -> Split:
+def _read_rows(task: Task, path: Path) -> Split:
     """Read a row per line; TREC (``NUM:dist How far ...``) is in Latin-1, the others are in UTF-8."""
-    a, b, y, count, header_lines = _COLUMNS[name]
+    a, b, y, count, header_lines = _COLUMNS[task.reader]
     rows = []
     labels = []
-    for row, line in _iterate_lines(path, "latin-1" if name == "TREC" else "utf-8"):
+    for row, line in _iterate_lines(path, "latin-1" if task.reader == "trec" else "utf-8"):
         if row <= header_lines:
             continue
-        if name == "TREC":
+        if task.reader == "trec":
             coarse_class, _, fine_class_and_text = line.strip().partition(":")
             cells = [coarse_class, *fine_class_and_text.split(" ", 1)[1:]]
-        elif name == "SST5":
+        elif task.reader == "sst5":
             cells = line.strip().split(" ", 1)
         else:
             cells = line.strip().split("\t")
@@ -211,7 +180,7 @@ def _read_rows(name: str, path: Path) -> Split:
             parts = "tab-separated columns" if "\t" in line or b else "parts, a label and a sentence"
             raise bad_row(path, row, f"{count} {parts}", line)
         rows.append(cells)
-        labels.append(_read_label(path, row, cells[y], _CLASSES.get(name, ())))
+        labels.append(_read_label(path, row, cells[y], task.classes))
     return Split(
         a=[cells[a].split() for cells in rows],
         b=None if b is None else [cells[b].split() for cells in rows],
@@ -224,7 +193,7 @@ def _check_same_length(file: Path, rows: int, other_file: Path, other_rows: int)
         raise UserError(f"{other_file}: {other_rows:,} rows, but {file} has {rows:,}; they must correspond")
 
 
-def _read_sts(inputs: Path, golds: Path) -> Split:
+def _read_sts(task: Task, inputs: Path, golds: Path) -> Split:
     """Read a subset of STS12-16: ``STS.input.X.txt`` (two columns), ``STS.gs.X.txt`` (a score or nothing)."""
     lines, scores = _read_text(inputs).splitlines(), _read_text(golds).splitlines()
     _check_same_length(inputs, len(lines), golds, len(scores))
@@ -240,7 +209,7 @@ def _read_sts(inputs: Path, golds: Path) -> Split:
     )
 
 
-def _read_snli(first: Path, second: Path, gold: Path) -> Split:
+def _read_snli(task: Task, first: Path, second: Path, gold: Path) -> Split:
     """Read three parallel files, as SentEval's download script writes them.
 
     The toolkit sorts SNLI rows by the label's *name*, ``classes[y]``, not by its id.
@@ -256,12 +225,13 @@ def _read_snli(first: Path, second: Path, gold: Path) -> Split:
     labels = [label.strip() for label in _read_text(gold).splitlines()]
     _check_same_length(first, len(a), second, len(b))
     _check_same_length(first, len(a), gold, len(labels))
-    y = [_read_label(gold, row, label, SNLI_CLASSES) for row, label in enumerate(labels, start=1)]
+    y = [_read_label(gold, row, label, task.classes) for row, label in enumerate(labels, start=1)]
     return Split(a=a, b=b, y=y)
 
 
-def _read_probing(path: Path) -> tuple[Splits, tuple[str, ...]]:
+def _read_probing(task: Task, files: Files) -> tuple[Splits, Classes]:
     """Read ``tr|va|te <TAB> label <TAB> ... <TAB> sentence``; classes are the train rows' labels, sorted."""
+    [path] = files["train"]  # it has all splits
     lines = {row: line.rstrip().split("\t") for row, line in _iterate_lines(path)}
     classes = tuple(sorted({cells[1] for cells in lines.values() if cells[0] == "tr" and len(cells) > 2}))
     ids = {label: number for number, label in enumerate(classes)}
@@ -276,19 +246,46 @@ def _read_probing(path: Path) -> tuple[Splits, tuple[str, ...]]:
     return dict(zip(("train", "dev", "test"), parts.values(), strict=True)), classes
 
 
-def _read_structure(name: str, files: Files) -> Splits:
-    """Read pairs of sentences with the same words; the label is 1 if they mean the same.
+def _read_authors(task: Task, files: Files) -> tuple[Splits, Classes]:
+    """Read the sentences of the books in the package; the test part is of other books."""
+    splits: Splits = {}
+    classes: Classes = ()
+    for split, part in (("train", "train"), ("test", "heldout")):
+        rows, labels, classes = author_rows(part)
+        splits[split] = Split(a=rows, y=labels)
+    return splits, classes
 
-    Binding has two pairs a triplet, and its splits are the kinds of triplets.
-    """
+
+def _read_neighbours(task: Task, files: Files) -> tuple[Splits, Classes]:
+    """Read the held-out books, each a split; y is the place in the book."""
+    tokenizer = Tokenizer("spacy", running=False)
+    splits: Splits = {}
+    for book in books("heldout"):
+        rows = [list(tokenizer.line(text)) for text in book.sentences]
+        splits[book.title] = Split(a=rows, y=list(range(len(rows))))
+    return splits, ()
+
+
+def _read_structure(task: Task, files: Files) -> tuple[Splits, Classes]:
+    """Read pairs of sentences with the same words; the label is 1 if they mean the same."""
     pairs: dict[str, list[Pair]] = {}
-    if name == "Binding":
-        for triplet in triplets("test"):
-            pairs.setdefault(triplet.kind, []).extend(triplet.pairs())
     for split, paths in files.items():
-        pairs[split] = [pair for path in paths for pair in task_pairs(name, path)]
-        if len({pair.is_same for pair in pairs[split]}) < (1 if name == "Opposites" else 2):
-            raise UserError(f"{paths[0]}: no pairs for {name} that say the same, or none that do not")
+        pairs[split] = [pair for path in paths for pair in task_pairs(task.name, path)]
+        # A split of Opposites has pairs of one kind.
+        if len({pair.is_same for pair in pairs[split]}) < (1 if task.reader == "opposites" else 2):
+            raise UserError(f"{paths[0]}: no pairs for {task.name} that say the same, or none that do not")
+    return _splits_of_pairs(pairs), ()
+
+
+def _read_binding(task: Task, files: Files) -> tuple[Splits, Classes]:
+    """Make two pairs of each triplet; the splits are the kinds of triplets."""
+    pairs: dict[str, list[Pair]] = {}
+    for triplet in triplets("test"):
+        pairs.setdefault(triplet.kind, []).extend(triplet.pairs())
+    return _splits_of_pairs(pairs), ()
+
+
+def _splits_of_pairs(pairs: Mapping[str, list[Pair]]) -> Splits:
     tokenizer = Tokenizer("spacy", running=False)
     return {
         split: Split(
@@ -298,3 +295,26 @@ def _read_structure(name: str, files: Files) -> Splits:
         )
         for split, part in pairs.items()
     }
+
+
+Reader = Callable[[Task, Files], tuple[Splits, Classes]]
+"""Returns the splits of a task, and its classes where the files say them."""
+
+
+def by_split(read: Callable[..., Split]) -> Reader:
+    """Return the reader that calls ``read`` with the task and the files of a split, for each split."""
+    return lambda task, files: ({split: read(task, *paths) for split, paths in files.items()}, ())
+
+
+READERS: dict[str, Reader] = {
+    "binary": by_split(_read_binary),
+    **dict.fromkeys(_COLUMNS, by_split(_read_rows)),
+    "sts": by_split(_read_sts),
+    "snli": by_split(_read_snli),
+    "probing": _read_probing,
+    "authors": _read_authors,
+    "neighbours": _read_neighbours,
+    "binding": _read_binding,
+    **dict.fromkeys(PAIR_READERS, _read_structure),
+}
+"""Readers by the format that a row of ``tasks.tsv`` names."""

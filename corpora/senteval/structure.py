@@ -21,12 +21,13 @@ accept that accepts 90 % of PAWS's paraphrases?
 import csv
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.inputs import bad_row, read_table
+from corpora.inputs import TableRow, bad_row, read_table
+from corpora.senteval.tasks import TASKS
 from runtime.errors import MissingExtraError
 
 FOLDER = Path(__file__).parent
@@ -48,15 +49,6 @@ _FUNCTION_WORDS = (
     *("a", "an", "the", "is", "are", "was", "were", "be", "been", "being", "am", "do", "does", "did", "has"),
     *("have", "had", "by", "to", "of", "and", "that", "which", "who", "whom", "whose", "it", "there", "s"),
 )
-_COLUMNS = {
-    "HANS": ("sentence1", "sentence2", "gold_label", "heuristic"),
-    "PAWS": ("sentence1", "sentence2", "label"),
-    "MinimalPairs": ("sentence1", "sentence2", "label"),
-    "SemAntoNeg": ("input", "paraphrase", "not_antonym", "no_not"),
-    "SugarCrepe++": ("caption", "caption2", "negative"),
-    "Opposites": ("sentence", "negated"),
-}
-"""The columns of a task's published files: two texts, then those that decide whether they mean the same."""
 _SICK_COLUMNS = ("sentence_A", "sentence_B", "entailment_judgment")
 
 
@@ -125,37 +117,63 @@ def _fill_frame(
     return sentences
 
 
+def _hans(row: TableRow) -> Iterator[Pair]:
+    first, second, label, heuristic = row.cells
+    if heuristic == "lexical_overlap":
+        yield Pair(label == "entailment", first, second)
+
+
+def _paws(row: TableRow) -> Iterator[Pair]:
+    first, second, label = row.cells
+    if label not in ("0", "1"):
+        raise bad_row(row.path, row.line, "a label 0 or 1", label)
+    # Quotes as in running text.
+    first, second = (text.replace("``", '"').replace("''", '"') for text in (first, second))
+    yield Pair(label == "1", first, second)
+
+
+def _minimal_pairs(row: TableRow) -> Iterator[Pair]:
+    first, second, label = row.cells
+    if _words(first) != _words(second) and _stems(first) == _stems(second):
+        yield Pair(label.lower() == "entailment", first, second)
+
+
+def _semantoneg(row: TableRow) -> Iterator[Pair]:
+    text, paraphrase, *opposites = row.cells
+    yield Pair(True, text, paraphrase)
+    yield from (Pair(False, text, opposite) for opposite in opposites)
+
+
+def _sugarcrepe(row: TableRow) -> Iterator[Pair]:
+    first, second, negative = row.cells
+    yield Pair(True, first, second)
+    yield from (Pair(False, first, negative), Pair(False, second, negative))
+
+
+def _opposites(row: TableRow) -> Iterator[Pair]:
+    yield Pair(False, *row.cells)
+
+
+PAIR_READERS: Mapping[str, tuple[Sequence[str], Callable[[TableRow], Iterator[Pair]]]] = {
+    "hans": (("sentence1", "sentence2", "gold_label", "heuristic"), _hans),
+    "paws": (("sentence1", "sentence2", "label"), _paws),
+    "minimal-pairs": (("sentence1", "sentence2", "label"), _minimal_pairs),
+    "semantoneg": (("input", "paraphrase", "not_antonym", "no_not"), _semantoneg),
+    "sugarcrepe": (("caption", "caption2", "negative"), _sugarcrepe),
+    "opposites": (("sentence", "negated"), _opposites),
+}
+"""By the reader of a task, the columns that it takes of a published file, and the pairs that a row gives."""
+
+
 def task_pairs(task: str, path: Path) -> Iterator[Pair]:
     """Yield the pairs of a published file of a task of structure."""
-    if task == "Opposites" and path.name.startswith("paws"):
+    reader = TASKS[task].reader
+    if reader == "opposites" and path.name.startswith("paws"):
         yield from (pair for pair in task_pairs("PAWS", path) if pair.is_same)
         return
-    is_sick = path.name.startswith("SICK")
-    for row in read_table(path, _SICK_COLUMNS if is_sick else _COLUMNS[task]):
-        first, second, *further_cells = row.cells
-        if task == "HANS":
-            label, heuristic = further_cells
-            if heuristic == "lexical_overlap":
-                yield Pair(label == "entailment", first, second)
-        elif task == "PAWS":
-            (label,) = further_cells
-            if label not in ("0", "1"):
-                raise bad_row(row.path, row.line, "a label 0 or 1", label)
-            # Quotes as in running text.
-            first, second = (text.replace("``", '"').replace("''", '"') for text in (first, second))
-            yield Pair(label == "1", first, second)
-        elif task == "SemAntoNeg":
-            yield Pair(True, first, second)
-            yield from (Pair(False, first, opposite) for opposite in further_cells)
-        elif task == "SugarCrepe++":
-            (negative,) = further_cells
-            yield Pair(True, first, second)
-            yield from (Pair(False, first, negative), Pair(False, second, negative))
-        elif task == "Opposites":
-            yield Pair(False, first, second)
-        elif task == "MinimalPairs" and _words(first) != _words(second) and _stems(first) == _stems(second):
-            (label,) = further_cells
-            yield Pair(label.lower() == "entailment", first, second)
+    columns, pairs_of = PAIR_READERS[reader]
+    for row in read_table(path, _SICK_COLUMNS if path.name.startswith("SICK") else columns):
+        yield from pairs_of(row)
 
 
 def _words(text: str) -> list[str]:

@@ -1,58 +1,109 @@
-"""List the SentEval tasks by name: aliases, published row counts, where their files lie.
+"""Say what each SentEval task is, and find tasks by name.
 
-``tasks.tsv`` has a row for each split of a task. Names are those of the original toolkit (Conneau & Kiela
-2018); aliases are names used in papers. Files are relative to the data folder. The numbers of rows are those
-of the papers and the task pages, so that a truncated or enlarged copy is noticed: one well-known mirror
-shipped a SUBJ on which models score above 99 %. The splits of STS12-16 are their subsets.
+``tasks.tsv`` has a row for each split of a task; the first row of a task says what the task is
+(:class:`Task`). Names are those of the original toolkit (Conneau & Kiela 2018); aliases are names used in
+papers. Files are relative to the data folder. The numbers of rows are those of the papers and the task pages,
+so that a truncated or enlarged copy is noticed: one well-known mirror shipped a SUBJ on which models score
+above 99 %. The splits of STS12-16 are their subsets; the fourth of STS13, SMT, is not free and not in
+SentEval.
 """
 
 import csv
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runtime.errors import UserError, did_you_mean
 
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a task is: all that reading, scoring and reporting it depend on."""
+
+    name: str
+    """The toolkit's name, e.g. ``"SICKRelatedness"``."""
+    aliases: tuple[str, ...] = ()
+    """Names that papers use, the most usual one first."""
+    kind: str
+    """What is scored: ``classes`` by classifiers of features; ``graded`` pairs by a regression of features
+    and by the cosines of the test pairs; ``cosine``, pairs by their cosines alone; ``order``, the sentences
+    of running texts by the cosines of neighbours."""
+    reader: str
+    """The format of its files, a name in :data:`corpora.senteval.files.READERS`."""
+    scorer: str
+    """How a task of its kind is scored, a name in :mod:`senteval_runner.evaluation` or, for cosines, in
+    :data:`senteval_runner.protocol.cosine_tasks.SCORERS`."""
+    headline: str
+    """Its main metric."""
+    groups: tuple[str, ...] = ()
+    """Groups of tasks that it belongs to; ``mv`` has those of the multi-view paper."""
+    classes: tuple[str, ...] = ()
+    """Names of the class ids, where files do not say them; none for scores."""
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Its files by split."""
+    published_rows: Mapping[str, int] = field(default_factory=dict)
+    """The published number of rows, by split."""
+
+    @property
+    def short_name(self) -> str:
+        """Its name in the heads of tables: the usual alias, if there is one."""
+        return self.aliases[0] if self.aliases else self.name
+
+    def paths(self, data: Path) -> dict[str, list[Path]]:
+        """Return by split where its files should lie, in the data folder or in ``senteval/`` there."""
+        paths: dict[str, list[Path]] = {}
+        for split, files in self.files.items():
+            for path in map(Path, files):
+                has_folder = [(root / path.parts[0]).is_dir() for root in (data, data / "senteval")]
+                root = data / "senteval" if has_folder == [False, True] else data
+                paths.setdefault(split, []).append(root / path)
+        return paths
+
+
+def read_tasks_table(lines: Iterable[str]) -> dict[str, Task]:
+    """Return the tasks of a table as ``tasks.tsv``, by name."""
+    rows_by_task: dict[str, list[dict[str, str]]] = {}
+    for row in csv.DictReader(lines, delimiter="\t"):
+        rows_by_task.setdefault(row["task"], []).append(row)
+    return {
+        name: Task(
+            name=name,
+            aliases=tuple(rows[0]["aliases"].split()),
+            kind=rows[0]["kind"],
+            reader=rows[0]["reader"],
+            scorer=rows[0]["scorer"],
+            headline=rows[0]["headline"],
+            groups=tuple(rows[0]["groups"].split()),
+            classes=tuple(rows[0]["classes"].split()),
+            files={row["split"]: tuple(row["files"].split()) for row in rows if row["files"]},
+            published_rows={row["split"]: int(row["rows"]) for row in rows if row["rows"]},
+        )
+        for name, rows in rows_by_task.items()
+    }
+
+
 with open(Path(__file__).with_name("tasks.tsv"), encoding="utf-8", newline="") as _lines:
-    _ROWS = list(csv.DictReader(_lines, delimiter="\t"))
-_ALIASES = [alias for row in _ROWS for alias in row["aliases"].split()]
-TASK_NAMES = tuple(dict.fromkeys(row["task"] for row in _ROWS))
-"""All tasks, in the order of reports."""
-PUBLISHED_ROW_COUNTS = {(row["task"], row["split"]): int(row["rows"]) for row in _ROWS if row["rows"]}
-"""Number of rows by task and split."""
-BINARY_TASKS = ("MR", "CR", "SUBJ", "MPQA")
-"""Tasks with a file per class; class 1 is read first."""
-STS_SUBSETS: Mapping[str, tuple[str, ...]] = {
-    name: tuple(row["split"] for row in _ROWS if row["task"] == name)
-    for name in ("STS12", "STS13", "STS14", "STS15", "STS16")
-}
-"""Subsets of each year; the fourth of STS13, SMT, is not free and not in SentEval."""
-PROBING_TASKS = tuple(dict.fromkeys(row["task"] for row in _ROWS if row["files"].startswith("probing/")))
-RELATEDNESS_TASKS = ("STSBenchmark", "SICKRelatedness")
-"""Tasks scored by a trained regression, and by the cosines of test pairs."""
-TRIPLET_TASKS = ("SemAntoNeg", "SugarCrepe++")
-"""Tasks whose rows are three pairs; the first means the same (:mod:`corpora.senteval.structure`)."""
-STRUCTURE_TASKS = ("Binding", "HANS", "PAWS", "MinimalPairs", *TRIPLET_TASKS, "Opposites")
-"""Pairs of nearly the same words (:mod:`corpora.senteval.structure`), by cosine; not in the toolkit."""
-BOOK_TASKS = ("Authors", "Neighbours")
-"""Made from the books in the package (:mod:`corpora.books`), without files; not in the toolkit."""
-GROUPS: Mapping[str, Sequence[str]] = {
-    "mv": (*BINARY_TASKS, "TREC", "MRPC", "SICKRelatedness"),
-    "sts": (*STS_SUBSETS, *RELATEDNESS_TASKS),
-    "sst": ("SST2", "SST5"),
-    "probing": PROBING_TASKS,
-    "structure": STRUCTURE_TASKS,
-    "books": BOOK_TASKS,
-    "all": tuple(task for task in TASK_NAMES if task not in ("SNLI", *STRUCTURE_TASKS, *BOOK_TASKS)),
-}
-"""Tasks by the name of their group; mv has those of the multi-view paper."""
+    TASKS = read_tasks_table(_lines)
+"""All tasks by name, in the order of reports."""
+
+
+def groups() -> dict[str, list[str]]:
+    """Return the names of each group's tasks."""
+    names: dict[str, list[str]] = {}
+    for task in TASKS.values():
+        for group in task.groups:
+            names.setdefault(group, []).append(task.name)
+    return names
+
+
+def tasks_in(group: str) -> list[str]:
+    """Return the names of the tasks of a group."""
+    return groups().get(group, [])
 
 
 def _fold(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "").replace(" ", "")
-
-
-_CANONICAL = {_fold(alias): row["task"] for row in _ROWS for alias in (row["task"], *row["aliases"].split())}
 
 
 def canonical_task(name: str, groups: Collection[str] = ()) -> str:
@@ -60,45 +111,35 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
 
     An unknown name is refused with the nearest one, all others, and ``groups``.
     """
-    if _fold(name) not in _CANONICAL:
-        suggestion = did_you_mean(name, [*TASK_NAMES, *_ALIASES, *groups])
-        choices = [f"known: {', '.join(TASK_NAMES)}", f"also called {', '.join(_ALIASES)}"]
+    names = {_fold(alias): task.name for task in TASKS.values() for alias in (task.name, *task.aliases)}
+    if _fold(name) not in names:
+        aliases = [alias for task in TASKS.values() for alias in task.aliases]
+        suggestion = did_you_mean(name, [*TASKS, *aliases, *groups])
+        choices = [f"known: {', '.join(TASKS)}", f"also called {', '.join(aliases)}"]
         if groups:
             choices.append(f"groups: {', '.join(groups)}")
         raise UserError(f"unknown task {name!r}: {suggestion}({'; '.join(choices)})")
-    return _CANONICAL[_fold(name)]
-
-
-def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
-    """Return by split where a task's files should lie, in the data folder or in ``senteval/`` there."""
-    paths: dict[str, list[Path]] = {}
-    for row in _ROWS:
-        if row["task"] != name:
-            continue
-        for path in map(Path, row["files"].split()):
-            has_folder = [(root / path.parts[0]).is_dir() for root in (data, data / "senteval")]
-            root = data / "senteval" if has_folder == [False, True] else data
-            paths.setdefault(row["split"], []).append(root / path)
-    return paths
+    return names[_fold(name)]
 
 
 def expand_tasks(text: str) -> list[str]:
     """Return the canonical names, each once, of tasks and groups separated by commas or blanks."""
+    known_groups = groups()
     names: list[str] = []
     for word in text.replace(",", " ").split():
-        names += GROUPS.get(word.lower(), [word])
+        names += known_groups.get(word.lower(), [word])
     if not names:
         raise UserError("--tasks is empty")
-    return list(dict.fromkeys(canonical_task(name, tuple(GROUPS)) for name in names))
+    return list(dict.fromkeys(canonical_task(name, known_groups) for name in names))
 
 
-def data_folder(data: Path | None, tasks: Collection[str] = TASK_NAMES) -> Path:
+def data_folder(data: Path | None, tasks: Iterable[str] = TASKS) -> Path:
     """Return the folder of SentEval's data: the given one, else ``$MULTIVIEW_DATA``, else ``data``.
 
     A missing folder is refused, unless none of the ``tasks`` needs a file.
     """
     folder = data or Path(os.environ.get("MULTIVIEW_DATA") or "data")
-    if not folder.is_dir() and any(row["files"] for row in _ROWS if row["task"] in tasks):
+    if not folder.is_dir() and any(TASKS[name].files for name in tasks):
         raise UserError(
             f"{folder}: no such folder; --data wants SentEval's data folder (downstream/, probing/), as the "
             "download script at github.com/facebookresearch/SentEval writes it"

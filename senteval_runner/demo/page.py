@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from corpora.books import books
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import FILLINGS
+from corpora.senteval.tasks import TASKS
 from multiview.folder.files import BUILTIN
 from multiview.model import MultiViewEncoder
 from parsing.trees.cache import TreeCache
@@ -85,9 +86,10 @@ def _hits(result: TaskResult) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     Sentences of a book and fillings of a frame are groups; each sentence of Authors is a group of its own.
     """
     hits_N = 100.0 * np.concatenate([np.equal(result.gold[s], result.predictions[s]) for s in result.gold])
-    if result.task == "Neighbours":
+    scorer = TASKS[result.task].scorer
+    if scorer == "neighbours":
         return hits_N, np.repeat(np.arange(len(result.gold)), [len(book) for book in result.gold.values()])
-    return hits_N, np.arange(len(hits_N)) // (FILLINGS if result.task == "Binding" else 1)
+    return hits_N, np.arange(len(hits_N)) // (FILLINGS if scorer == "binding" else 1)
 
 
 def _scores(

@@ -6,7 +6,7 @@ of a book ranks all other sentences of the book; those before and after it are t
 Legend of dimension suffixes: N sentences of a book, D embedding size.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from corpora.senteval.structure import FILLINGS
-from corpora.senteval.tasks import STS_SUBSETS, TRIPLET_TASKS
 from senteval_runner.protocol.correlation import Scores, pearson, spearman
 from senteval_runner.protocol.features import Float, Int, unit
 from senteval_runner.protocol.statistics import grouped_mean, interval, resample
@@ -25,23 +24,43 @@ ACCEPTED_SHARE = 0.9
 """Share of the paraphrases that the threshold accepts at which opposites are counted."""
 
 
-def cosine_result(task: str, cosines: Mapping[str, Scores], gold: Mapping[str, Scores]) -> dict[str, Any]:
-    """Score STS12-16 or a task of structure, from cosines and gold [n] of each split.
+Cosines = Mapping[str, Scores]
+"""Cosines, or gold scores, of pairs [n] by split."""
 
-    Returns ``metrics``, ``predictions`` and ``gold``, which is ones if predictions say what is right.
-    """
-    if task in STS_SUBSETS:
-        return _result(sts_scores(cosines, gold), cosines, gold)
-    if task == "Binding":  # one item a triplet
-        return _result(binding_scores(cosines), {kind: nearer(part) for kind, part in cosines.items()})
-    if task in TRIPLET_TASKS:
-        return _result(triplet_scores(cosines), {split: nearest(part) for split, part in cosines.items()})
-    if task == "Opposites":
-        metrics, is_below = opposite_scores(cosines)
-        return _result(metrics, {"all": is_below})
+
+def _sts_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
+    return _result(sts_scores(cosines, gold), cosines, gold)
+
+
+def _binding_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
+    """Score Binding; an item is a triplet."""
+    return _result(binding_scores(cosines), {kind: nearer(part) for kind, part in cosines.items()})
+
+
+def _triplet_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
+    return _result(triplet_scores(cosines), {split: nearest(part) for split, part in cosines.items()})
+
+
+def _opposite_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
+    metrics, is_below = opposite_scores(cosines)
+    return _result(metrics, {"all": is_below})
+
+
+def _pair_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
     all_gold = np.concatenate([gold[name] for name in gold])
     all_cosines = np.concatenate([cosines[name] for name in gold])
     return _result(pair_scores(all_gold, all_cosines), cosines, gold)
+
+
+SCORERS: Mapping[str, Callable[[Cosines, Cosines], dict[str, Any]]] = {
+    "sts": _sts_result,
+    "binding": _binding_result,
+    "triplets": _triplet_result,
+    "opposites": _opposite_result,
+    "pairs": _pair_result,
+}
+"""Scorers of tasks of kind ``cosine``: from cosines and gold they make ``metrics``, ``predictions`` and
+``gold``, which is ones if predictions say what is right."""
 
 
 def neighbour_result(books: Mapping[str, Float]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn.metrics import average_precision_score
 
+from corpora.senteval.tasks import TASKS
 from senteval_runner.protocol.config import TaskResult
 
 Values = NDArray[np.float64]
@@ -19,8 +20,6 @@ Statistic = Callable[..., Values]
 RESAMPLES = 1000
 BLOCK_SIZE = 100
 """Number of resamples that are scored together."""
-PAIR_TASKS = ("HANS", "PAWS", "MinimalPairs")
-"""Tasks of structure whose main metric is average precision."""
 
 
 def resample(
@@ -126,11 +125,12 @@ def resample_scores(results: Sequence[TaskResult]) -> dict[str, Values]:
     version; and ``Binding``, whose items come in frames.
     """
     first, *_ = results
+    scorer = TASKS[first.task].scorer
     scores = {}
-    for metric in first.metrics if first.task != "Binding" else ():
+    for metric in first.metrics if scorer != "binding" else ():
         scope, _, kind = metric.removesuffix(".mean").rpartition(".")
         has_items = scope in ("", "all", "concatenated") or (scope == "cosine" and scope in first.predictions)
-        if kind in SCORES and has_items and not (kind == "acc" and first.task in PAIR_TASKS):
+        if kind in SCORES and has_items and not (kind == "acc" and scorer == "pairs"):
             scores_of_seeds = [resample_score(result, metric).resamples_R for result in results]
             scores[metric] = np.mean(scores_of_seeds, axis=0)
     return scores

@@ -16,11 +16,10 @@ from itertools import combinations, compress
 from pathlib import Path
 from typing import Any
 
-from corpora.senteval.tasks import PROBING_TASKS, RELATEDNESS_TASKS, STS_SUBSETS
+from corpora.senteval.tasks import TASKS, tasks_in
 from runtime.progress import progress
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.statistics import (
-    PAIR_TASKS,
     Values,
     interval,
     p_of_difference,
@@ -42,22 +41,8 @@ PAPER_COLUMNS: Columns = {
     "SICK-R MSE": ("SICKRelatedness", "mse", 100),
 }
 """Columns of the paper's table, in its order."""
-SIMILARITY_COLUMNS: Columns = {
-    **{f"{name} all": (name, "concatenated.spearman", 100) for name in STS_SUBSETS},
-    "STS-B (cosine)": ("STSBenchmark", "cosine.spearman", 100),
-    "SICK-R (cosine)": ("SICKRelatedness", "cosine.spearman", 100),
-}
-"""Spearman's correlation of cosines over all pairs; nothing is trained for it."""
-FURTHER_COLUMNS: Columns = {
-    **{f"{name} mean": (name, "all.spearman.mean", 100) for name in STS_SUBSETS},
-    "STS-B (trained)": ("STSBenchmark", "pearson", 100),
-}
-"""Further scores of the same tasks; SICK-R (trained) is in the paper's table."""
-STS_AVERAGES = {
-    tuple(SIMILARITY_COLUMNS): "STS-7",
-    ("STS12 all", "STS14 all", "STS16 all", "STS-B (cosine)", "SICK-R (cosine)"): "STS-5",
-}
-"""Names of the means over certain similarity columns; any other mean is the "STS average"."""
+DIFFERENCES_OF = {"sts": ("all.pearson.mean", "concatenated.spearman")}
+"""By scorer, the metrics in which models are compared, where these are not the headline."""
 AVERAGE = "average"
 INTERVALS = "In brackets: 95 % of 1,000 resamples of the items."
 DIFFERENCES = (
@@ -110,13 +95,35 @@ class ModelScores:
         return scores
 
 
+def factor_of(metric: str) -> int:
+    """Return what a metric is multiplied by for tables: correlations are fractions, the others per cent."""
+    return 100 if "pearson" in metric or "spearman" in metric else 1
+
+
 def headline(task: str, metrics: Mapping[str, float]) -> float:
-    """Return a task's main metric in percent: accuracy, Pearson, AP, or STS's mean Spearman over subsets."""
-    if task in PAIR_TASKS:
-        return metrics["ap"]
-    if task in STS_SUBSETS:
-        return 100 * metrics["all.spearman.mean"]
-    return 100 * metrics["pearson"] if task in RELATEDNESS_TASKS else metrics["acc"]
+    """Return a task's main metric in percent."""
+    metric = TASKS[task].headline
+    return factor_of(metric) * metrics[metric]
+
+
+def similarity_columns() -> dict[str, tuple[str, str, float]]:
+    """Return the columns of Spearman's correlation of cosines over all pairs; nothing is trained for it."""
+    columns = {}
+    for task in map(TASKS.__getitem__, tasks_in("sts")):
+        is_graded = task.kind == "graded"
+        label, metric = ("(cosine)", "cosine.spearman") if is_graded else ("all", "concatenated.spearman")
+        columns[f"{task.short_name} {label}"] = (task.name, metric, 100.0)
+    return columns
+
+
+def further_columns() -> dict[str, tuple[str, str, float]]:
+    """Return the columns of these tasks' headlines, but of those that are in the paper's table."""
+    tasks_of_paper = {task for task, *_ in PAPER_COLUMNS.values()}
+    columns = {}
+    for task in (TASKS[name] for name in tasks_in("sts") if name not in tasks_of_paper):
+        label = "(trained)" if task.kind == "graded" else "mean"
+        columns[f"{task.short_name} {label}"] = (task.name, task.headline, 100.0)
+    return columns
 
 
 # The functions that make rows take a model's scores, or arrays of its scores on all resamples.
@@ -137,7 +144,7 @@ def similarity_row(scores: TaskMetrics, mean_columns: Sequence[str]) -> dict[str
 
     Their mean over ``mean_columns`` is left out when one of these is missing.
     """
-    row = _row({**SIMILARITY_COLUMNS, **FURTHER_COLUMNS}, scores)
+    row = _row({**similarity_columns(), **further_columns()}, scores)
     if len(mean_columns) > 1 and set(mean_columns) <= row.keys():
         row[name_of_mean(mean_columns)] = sum(row[column] for column in mean_columns) / len(mean_columns)
     return row
@@ -179,13 +186,17 @@ def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
 
 def columns_of_mean(metrics: Iterable[TaskMetrics]) -> list[str]:
     """Return the similarity columns to average: those of every set that a model was scored on."""
-    rows = [_row(SIMILARITY_COLUMNS, scores) for scores in metrics]
-    return [column for column in SIMILARITY_COLUMNS if any(column in row for row in rows)]
+    columns = similarity_columns()
+    rows = [_row(columns, scores) for scores in metrics]
+    return [column for column in columns if any(column in row for row in rows)]
 
 
 def name_of_mean(mean_columns: Sequence[str]) -> str:
     """Return the name of the mean over some similarity columns."""
-    return STS_AVERAGES.get(tuple(mean_columns), "STS average")
+    columns = similarity_columns()
+    tasks = {columns[column][0] for column in mean_columns}
+    names = {"STS-7": "sts7", "STS-5": "sts5"}
+    return next((name for name, group in names.items() if tasks == {*tasks_in(group)}), "STS average")
 
 
 def score_sections(models: Sequence[ModelScores], *, intervals: bool = False) -> list[Section]:
@@ -193,15 +204,15 @@ def score_sections(models: Sequence[ModelScores], *, intervals: bool = False) ->
     all_metrics = [metrics for model in models for metrics in model.metrics]
     mean_columns = columns_of_mean(all_metrics)
     mean = name_of_mean(mean_columns)
-    similarity = (*SIMILARITY_COLUMNS, mean, *FURTHER_COLUMNS)
+    similarity = (*similarity_columns(), mean, *further_columns())
     similarity_notes = {
         "": "Spearman times 100; all: over all pairs, mean: over subsets.",
         "STS-B (trained)": "STS-B (trained): Pearson times 100 of a regression on the training part.",
         mean: f"{mean}: the mean of {', '.join(mean_columns)}.",
     }
     tasks = list(dict.fromkeys(task for metrics in all_metrics for task in metrics))
-    tasks_of_tables = {*STS_SUBSETS, *RELATEDNESS_TASKS, *(task for task, *_ in PAPER_COLUMNS.values())}
-    probing = [task for task in tasks if task in PROBING_TASKS]
+    tasks_of_tables = {*tasks_in("sts"), *(task for task, *_ in PAPER_COLUMNS.values())}
+    probing = [task for task in tasks if task in tasks_in("probing")]
     other_tasks = [task for task in tasks if task not in tasks_of_tables and task not in probing]
     table = partial(_score_table, models, intervals)
     tables = {
@@ -271,14 +282,10 @@ def difference_table(models: Sequence[ModelScores]) -> Table:
     score = cache(lambda model, task, metric: resample_score(results[model][task], metric))
 
     def difference(a: str, b: str, task: str) -> str:
-        metrics = results[a][task].metrics
-        names: list[str] = [m for m in metrics if m in ("all.pearson.mean", "ap", "pearson")] or ["acc"]
-        if task in STS_SUBSETS:
-            names.append("concatenated.spearman")
         texts = []
-        for metric in names:
-            factor = 1 if metric in ("acc", "ap") else 100
-            points = factor * metrics[metric] - factor * results[b][task][metric]
+        for metric in DIFFERENCES_OF.get(TASKS[task].scorer, [TASKS[task].headline]):
+            factor = factor_of(metric)
+            points = factor * results[a][task][metric] - factor * results[b][task][metric]
             p = p_of_difference(score(a, task, metric), score(b, task, metric))
             texts.append(f"{points:+.2f}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})")
         return "; ".join(texts)

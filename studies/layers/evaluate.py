@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from corpora.senteval.files import Split, TaskData, read_task
-from corpora.senteval.tasks import STS_SUBSETS, data_folder, expand_tasks
+from corpora.senteval.tasks import TASKS, data_folder, expand_tasks, tasks_in
 from multiview.names.opened import distinct_names
 from multiview.names.sources import find_source
 from runtime.errors import UserError
@@ -35,14 +35,8 @@ from senteval_runner.towers.backbones import (
 from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.layers.config import LayersConfig
 
-TASK_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "similarity": (*STS_SUBSETS, "STSBenchmark", "SICKRelatedness"),
-    "classification": ("MR", "CR", "SUBJ", "MPQA", "TREC", "SST2", "SST5"),
-    "entailment": ("SICKEntailment", "SNLI", "MRPC"),
-    "surface": ("Length", "WordContent"),
-    "syntactic": ("Depth", "TopConstituents", "BigramShift"),
-    "semantic": ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion"),
-}
+GROUPS = ("classification", "entailment", "surface", "syntactic", "semantic")
+TASK_GROUPS = {"similarity": tasks_in("sts7"), **{group: tasks_in(group) for group in GROUPS}}
 """The probing groups are those of Conneau et al. (2018). Which group holds MRPC is in EMP's appendix alone.
 
 It cannot be similarity: the majority class has 66 % of MRPC, some 86 % of the best score, and EMP's [SEP] has
@@ -52,7 +46,6 @@ AVERAGE = "average"
 """EMP's Average Score: the mean of the six groups, where none is missing."""
 POOLING = "mean"
 """Pooling of the tables by layer."""
-SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E"}
 SOURCE = "Ma et al. 2019, Universal Text Representation from BERT: An Empirical Study"
 NOTE = (
     "Published rows are percentages of the best score among that paper's models; ours of the best in this "
@@ -185,7 +178,7 @@ def _heat_map(caption: str, values: pd.DataFrame, *, diverging: bool) -> Figure:
         pooling: values.xs(pooling, level="pooling").reindex(layers).to_numpy()
         for pooling in values.index.unique("pooling")
     }
-    tasks = [SHORT.get(task, task) for task in values.columns]
+    tasks = [TASKS[task].short_name for task in values.columns]
     return plots.heat_map(panels, layers, tasks, diverging=diverging, caption=caption)
 
 
@@ -193,8 +186,6 @@ SEED = 1111
 """SentEval's seed of classifiers and folds, and that of the rows that --limit draws."""
 STORAGE = "float16"
 """Type of stored vectors: half the disk space of float32."""
-NO_HIDDEN_LAYER = (*STS_SUBSETS, "STSBenchmark", "SICKRelatedness", "WordContent")
-"""Tasks that no hidden layer changes: cosines, regressions, and WordContent's logistic regression."""
 ROWS_PER_CLASS = 12
 """Rows that --limit leaves a class at least, if it has them: the folds need as many."""
 
@@ -212,7 +203,7 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
     ]
     if config.mlp:
         protocols.append(get_protocol(config.protocol, nhid=config.mlp))
-        exceptions = ", ".join(NO_HIDDEN_LAYER)
+        exceptions = ", ".join(name for name in names if not has_hidden_layer(name))
         remarks.append(f"multi-layer perceptron: {config.mlp} hidden units; {exceptions} have none")
     scores: dict[int, dict[tuple[str, str, str], dict[str, float]]] = {0: {}, config.mlp: {}}
     """Scores by hidden units of the classifier, (encoder, layers, pooling) and task."""
@@ -229,6 +220,11 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
     return page(frame(scores[0]), frame(scores[config.mlp] if config.mlp else {}), remarks)
 
 
+def has_hidden_layer(name: str) -> bool:
+    """Tell whether a hidden layer changes a task: not cosines, regressions and WordContent's classifier."""
+    return TASKS[name].kind == "classes" and TASKS[name].scorer != "split_linear"
+
+
 def task_cells(
     backbones: Sequence[Backbone], protocols: Sequence[Protocol], task: TaskData, limit: int | None
 ) -> dict[tuple[str, Unit, int], Cell]:
@@ -239,7 +235,7 @@ def task_cells(
         result = evaluate_task(backbone.encoder(unit), task, protocol, SEED)
         return {"score": headline(task.name, result.metrics), "dim": result.dim, "metrics": result.metrics}
 
-    protocols = [protocol for protocol in protocols if not protocol.nhid or task.name not in NO_HIDDEN_LAYER]
+    protocols = [protocol for protocol in protocols if not protocol.nhid or has_hidden_layer(task.name)]
     return {
         (backbone.name, unit, protocol.nhid): Cell(
             name=f"{backbone.name}: {' '.join(unit)}, {task.name}{', MLP' if protocol.nhid else ''}",

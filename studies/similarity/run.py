@@ -16,7 +16,7 @@ import numpy as np
 
 from corpora.pairs import SETS, find_set, read_ppdb, read_semeval2013_5a
 from corpora.senteval.files import TaskData, read_task
-from corpora.senteval.tasks import RELATEDNESS_TASKS
+from corpora.senteval.tasks import TASKS, tasks_in
 from multiview.names.opened import OpenedEncoder, SentenceVectors
 from runtime.device import pick_device
 from runtime.errors import UserError
@@ -33,7 +33,8 @@ from studies.finetune.training import is_tunable, tunable_tower, tune_pairs
 from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.similarity.config import SimilarityConfig
 
-STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
+STS_TASKS = [name for name in tasks_in("sts7") if TASKS[name].kind == "cosine"]
+TRAINED_TASKS = [name for name in tasks_in("sts7") if TASKS[name].kind == "graded"]
 PHRASES = "PPDB phrases"
 SEMEVAL = "SemEval-2013 5(a)"
 """The column where the encoder is fine-tuned, as in BURT."""
@@ -41,7 +42,7 @@ SEMEVAL_FROZEN = f"{SEMEVAL}, frozen"
 EPOCHS = 2
 AVERAGES: Mapping[str, Sequence[str]] = {
     "STS12-16": STS_TASKS,
-    "sentences": (*STS_TASKS, *(f"{name} (trained head)" for name in RELATEDNESS_TASKS)),
+    "sentences": (*STS_TASKS, *(f"{name} (trained head)" for name in TRAINED_TASKS)),
     "words": ("SimLex-999", "WS-353-sim", "WS-353-rel", "MEN", "SCWS"),
 }
 """Table 4's STS*, and the Avg. of Tables 2 and 3."""
@@ -66,7 +67,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
         raise UserError("nothing to compare: give --words, --data, --phrases or --semeval2013")
     if config.fine_tune and config.semeval2013 is None:
         raise UserError("--fine-tune needs --semeval2013 FOLDER")
-    names = (*STS_TASKS, *RELATEDNESS_TASKS) if config.data is not None else ()
+    names = tasks_in("sts7") if config.data is not None else ()
     tasks = run.open_all({name: partial(read_task, name, config.data or Path()) for name in names})
     sets = list(open_sets(config, tasks.values()))
     models = {spec: open_model(spec, seed=config.seed) for spec in config.models}
@@ -155,7 +156,7 @@ def correlate(
 def sentence_similarity(model: OpenedEncoder, _: Path, *, task: TaskData, seed: int) -> Figures:
     """Score STS12-16 by cosine; STS-B and SICK-R by SentEval's regression on frozen vectors and by cosine."""
     metrics = evaluate_task(model, task, get_protocol("default"), seed)
-    if task.name not in RELATEDNESS_TASKS:
+    if task.task.kind != "graded":
         return {task.name: 100 * metrics["all.spearman.mean"]}
     return {
         f"{task.name} (trained head)": 100 * metrics["spearman"],

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from corpora.senteval.tasks import STS_SUBSETS
+from corpora.senteval.tasks import TASKS
 from multiview.encoders.meaning import Readout
 from multiview.model import MultiViewEncoder
 from multiview.names.sources import find_source
@@ -18,7 +18,7 @@ from senteval_runner import EncoderError, evaluate
 from senteval_runner.adapters import MtebEncoder
 from senteval_runner.protocol.config import Protocol, Results, get_protocol
 from senteval_runner.protocol.correlation import cosines
-from senteval_runner.report.tables import SIMILARITY_COLUMNS, columns_of_mean, name_of_mean, similarity_row
+from senteval_runner.report.tables import columns_of_mean, name_of_mean, similarity_columns, similarity_row
 from senteval_runner.vectors import open_model
 from tests.fixtures.senteval import text, write_sts
 from tests.oracles import senteval as oracle
@@ -171,7 +171,7 @@ def test_every_name_of_similarity_is_what_it_says(data: Path) -> None:
     """Over all pairs, mean of subsets (of other sizes and ranges of scores), without training, trained."""
     rng = random.Random(0)
     subsets = []
-    for place, subset in enumerate(STS_SUBSETS["STS13"]):
+    for place, subset in enumerate(TASKS["STS13"].files):
         rows = [
             (text(rng, i % 3), text(rng, i % 2), round(rng.uniform(place, place + 2), 2))
             for i in range(8 + 9 * place)
@@ -195,7 +195,7 @@ def test_every_name_of_similarity_is_what_it_says(data: Path) -> None:
     assert row["SICK-R (cosine)"] == pytest.approx(correlation_by_hand(sick), abs=1e-6)
     assert abs(row["SICK-R (cosine)"] - 100 * scores["SICKRelatedness"]["spearman"]) > 1e-3
     assert row["STS average"] == pytest.approx((row["STS13 all"] + row["SICK-R (cosine)"]) / 2)
-    assert name_of_mean([*SIMILARITY_COLUMNS]) == "STS-7"
+    assert name_of_mean([*similarity_columns()]) == "STS-7"
 
 
 def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.senteval.tasks import STS_SUBSETS
+from corpora.senteval.tasks import TASKS
 from studies.analogies.questions import FILE, read_questions, write_questions
 from tests.fixtures.pages import printed_commands, run_small
 from tests.fixtures.processes import ROOT
@@ -40,9 +40,9 @@ TEXT = (
 def write_pairs() -> None:
     """STS, NLI, PPDB, Quora, words and SemEval-2013 under the names that they were published with."""
     rows = [(f"the {a} thing", f"a {b} thing", i % 5 + 0.5) for i, (a, b) in enumerate(SYNONYMS)]
-    for year, subsets in STS_SUBSETS.items():
-        for subset in subsets:
-            write_sts(Path("SENTEVAL"), year, subset, rows)
+    for task in TASKS.values():
+        for subset in task.files if task.reader == "sts" else ():
+            write_sts(Path("SENTEVAL"), task.name, subset, rows)
     for name in ("snli_1.0_train", "multinli_1.0_train", "NLI"):
         write_jsonl(Path(f"{name}.jsonl"), nli_rows(60, 1))
     dev = ("snli_1.0_dev", "snli_1.0_test", "multinli_1.0_dev_matched", "multinli_1.0_dev_mismatched")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corpora.senteval.files import TaskData, read_task
-from corpora.senteval.tasks import BOOK_TASKS, STRUCTURE_TASKS, TASK_NAMES, task_paths
+from corpora.senteval.tasks import TASKS, tasks_in
 from runtime.errors import UserError
 
 HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
@@ -31,7 +31,7 @@ CONTENTS = {
 
 
 def write(folder: Path, name: str, *contents: str | bytes) -> list[Path]:
-    paths = list(dict.fromkeys(path for part in task_paths(name, folder).values() for path in part))
+    paths = list(dict.fromkeys(path for part in TASKS[name].paths(folder).values() for path in part))
     for path, content in zip(paths, contents or CONTENTS[name], strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -100,11 +100,11 @@ def test_files_may_be_packed_but_not_damaged(tmp_path: Path) -> None:
 
 
 def test_every_missing_file_is_named_with_its_origin(tmp_path: Path) -> None:
-    for name in set(TASK_NAMES) - {*STRUCTURE_TASKS, *BOOK_TASKS}:
+    for name in set(TASKS) - {*tasks_in("structure"), *tasks_in("books")}:
         with pytest.raises(UserError, match=r"github\.com/facebookresearch/SentEval") as caught:
             read_task(name, tmp_path / "none")
         message = str(caught.value)
-        files = chain.from_iterable(task_paths(name, tmp_path / "none").values())
+        files = chain.from_iterable(TASKS[name].paths(tmp_path / "none").values())
         assert all(path.name in message for path in files)
     write(tmp_path, "CR")[1].unlink()
     with pytest.raises(UserError, match=r"no such file in \S*: downstream/CR/custrev\.neg \(nor"):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from corpora.senteval.files import read_task
-from corpora.senteval.tasks import BOOK_TASKS, STRUCTURE_TASKS, TASK_NAMES
+from corpora.senteval.tasks import TASKS, tasks_in
 from multiview.names.opened import text_of
 from runtime.errors import UserError
 from senteval_runner.protocol.config import get_protocol
@@ -33,7 +33,7 @@ from studies.layers.evaluate import evaluate as layers
 from tests.fixtures.senteval import write_word_vectors
 from tests.fixtures.transformers import WORDS, build
 
-PUBLISHED_TASKS = {*TASK_NAMES} - {*STRUCTURE_TASKS, *BOOK_TASKS}
+PUBLISHED_TASKS = {*TASKS} - {*tasks_in("structure"), *tasks_in("books")}
 
 
 @pytest.fixture(scope="module")
