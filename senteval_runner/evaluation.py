@@ -248,7 +248,7 @@ def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None
     if counts.min() < minimum:
         smallest = int(counts.argmin())
         # Of a file per class, that of class 1 is first.
-        file = task.files[split][-1 - smallest if task.name in BINARY_TASKS else 0]
+        file = task.files[split][-1 - smallest if task.task.reader == "binary" else 0]
         raise UserError(
             f"{task.name} {split}: class {task.classes[smallest]} has {counts.min()} rows, the folds need "
             f"{minimum}; is {file} truncated?"
