@@ -17,8 +17,8 @@ In ``__main__`` the command imports it late, so that ``--help`` is fast::
     cli = command(FaqConfig, main, "studies.faq", __doc__)
 
 The output folder gets ``log.txt``, the finished cells (below ``cells/`` or in folders of their own) and the
-report: ``report.html``, ``report.md``, ``results.json``. Without ``--output`` each choice of models and sets
-has a report in a folder of its own.
+report: ``report.html``, ``report.md``, ``report.tex`` (its tables), ``results.json``. Without ``--output``
+each choice of models and sets has a report in a folder of its own.
 
 Presets are in ``presets.toml`` beside the configuration, a table per preset::
 
@@ -108,12 +108,16 @@ class Run:
         resources = {key: self.attempt(str(key), opener) for key, opener in openers.items()}
         return {key: resource for key, resource in resources.items() if resource is not None}
 
-    def figures(self, cells: Mapping[Key, Cell]) -> dict[Key, Figures]:
-        """Compute every cell; one that raises a UserError is left out, and named in the report."""
+    def figures(self, cells: Mapping[Key, Cell], *, stops: bool = False) -> dict[Key, Figures]:
+        """Compute every cell; one that raises a UserError is left out, and named in the report.
+
+        With ``stops`` its error ends the study.
+        """
         figures_of_cells: dict[Key, Figures] = {}
         with progress(total=len(cells), unit="cell", description="cells") as bar:
             for key, cell in cells.items():
-                figures = self.attempt(cell.name, partial(self._figures, cell))
+                compute = partial(self._figures, cell)
+                figures = compute() if stops else self.attempt(cell.name, compute)
                 if figures is not None:
                     figures_of_cells[key] = figures
                     self.rows.append({"cell": cell.name, **figures})
@@ -170,8 +174,9 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     files.write_json(output / "results.json", results)
     files.write_text(output / "report.html", page.html())
     files.write_text(output / "report.md", page.markdown())
+    files.write_text(output / "report.tex", page.latex())
     print(page.text())
-    print(f"written: {output}/report.html, report.md, results.json")
+    print(f"written: {output}/report.html, report.md, report.tex, results.json")
     return 2 if reasons else 0
 
 

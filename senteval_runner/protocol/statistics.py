@@ -65,6 +65,15 @@ def grouped_mean(
     return float(values_N.mean()), interval((draws_RK @ sum_K) / (draws_RK @ count_K))
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values corrected for their number, as they are ordered (Holm 1979)."""
+    order = np.argsort(p_values)
+    factors = np.arange(len(order), 0, -1)
+    corrected = np.empty(len(order))
+    corrected[order] = np.maximum.accumulate(np.asarray(p_values)[order] * factors).clip(max=1)
+    return [float(p) for p in corrected]
+
+
 def _pearson(gold: Values, predictions: Values, axis: int = -1) -> Values:
     """Return Pearson's r of rows; 0 if one side is constant."""
     g = gold - gold.mean(axis, keepdims=True)

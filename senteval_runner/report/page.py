@@ -22,7 +22,7 @@ import math
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -124,6 +124,11 @@ class Table:
                 formatted_cells.append(FormattedCell(format_cell(row[place], column.digits) + mark, is_left))
             columns.append(formatted_cells)
         return [list(row) for row in zip(*columns, strict=True)]
+
+    def without_best(self) -> Table:
+        """Return the table with nothing in bold."""
+        columns = [each if isinstance(each, str) else replace(each, best=None) for each in self.columns]
+        return replace(self, columns=columns)
 
     def all_notes(self) -> list[str]:
         """Return the notes, and the meaning of †."""

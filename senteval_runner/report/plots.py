@@ -106,6 +106,30 @@ def curves(
     return _figure(draw, caption, list(finite_series) if any(finite_series.values()) else None)
 
 
+def dots(
+    panels: Mapping[str, Mapping[str, tuple[Sequence[float], str]]],
+    *,
+    caption: str = "",
+    inches: float = PAGE_WIDTH,
+) -> Figure:
+    """Draw a panel per title, with a line per row: a dot per value, a stroke at the mean, a text beside."""
+
+    def draw(canvas: Canvas) -> None:
+        canvas.set_size_inches(inches, sum(0.7 + BAR_HEIGHT * len(rows) for rows in panels.values()))
+        grid = canvas.subplots(len(panels), 1, squeeze=False)
+        for axes, (title, rows) in zip(grid[:, 0], panels.items(), strict=True):
+            for place, (values, text) in enumerate(rows.values()):
+                axes.plot(values, [place] * len(values), "o", color="C0", markersize=3, alpha=0.7)
+                axes.plot([np.mean(values)], [place], "|", color="C1", markersize=9)
+                axes.annotate(text, (1.01, place), xycoords=("axes fraction", "data"), va="center")
+            axes.set_yticks(range(len(rows)), rows)
+            axes.set_ylim(len(rows) - 0.5, -0.5)
+            axes.set_title(title, loc="left", fontsize=9)
+            axes.grid(axis="x", color=GRID_COLOUR)
+
+    return _figure(draw, caption, () if panels else None)
+
+
 def scatter(
     vectors_ND: NDArray[np.floating],
     classes: Sequence[int],

@@ -12,8 +12,10 @@ but for those given here; the report lists what differs from the paper's. Each r
 chosen; of growing text give a cache of each size (``parsing.run --limit``). Every system is scored raw, as
 the paper's were, and with each number at one scale over the training text.
 
-``multiview.train`` and ``senteval_runner.run`` train and score; what is finished is not repeated.
-Beside the report ``--output`` gets rows.csv: every score with its seed and the commit that made it.
+``multiview.train`` and ``senteval_runner.run`` train and score; what is finished is not repeated, and other
+``--tasks`` are added without training again. Before the first long training every pair is trained for one
+step and scored on the smallest task: a pair that cannot be scored ends the study. Beside the report
+``--output`` gets rows.csv: every score with its seed and the commit that made it.
 """
 
 import sys
@@ -24,9 +26,9 @@ from studies.views.config import ViewsConfig
 
 def main(config: ViewsConfig) -> int:
     """Run the study, which is imported here so that ``--help`` is fast."""
-    from studies.views.run import compare
+    from studies.views.run import compare, plan
 
-    return run_study(config, compare)
+    return plan(config) if config.dry_run else run_study(config, compare)
 
 
 cli = command(ViewsConfig, main, "studies.views", __doc__)

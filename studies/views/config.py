@@ -26,7 +26,9 @@ class ViewsConfig:
     preset: str = "paper"
     """Preset of multiview.train: paper, laptop, gpu, or a TOML file."""
     systems: Annotated[tuple[str, ...], MinLen(1)] = (*PAIRS, QUICKTHOUGHT)
-    """Pairs of views, and QuickThought."""
+    """Pairs of views, and QuickThought. All are compared with dep,const or, without it, with the first."""
+    beside: Literal["words", "nothing"] = "nothing"
+    """What stands beside the views: their words would hide what a view does."""
     words: Annotated[tuple[Words, ...], MinLen(1)] = ("trained", "fixed")
     """Configurations of words; both is the paper's."""
     vectors: str = TRAIN
@@ -58,3 +60,5 @@ class ViewsConfig:
     """SentEval's folder; None is $MULTIVIEW_DATA, else data."""
     output: Path = Path("runs/views")
     """Folder for models, scores and the report."""
+    dry_run: bool = False
+    """Print what would be trained and scored, and what one training takes; write nothing."""

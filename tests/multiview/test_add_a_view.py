@@ -24,8 +24,8 @@ SMALL = {
 @pytest.fixture
 def workplace(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the page's ``bow.py``, a tree cache, a text, and SentEval's data."""
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    (tmp_path / "bow.py").write_text(code, encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "bow.py").write_text("\n\n".join(blocks), encoding="utf-8")
     (tmp_path / "sentences.txt").write_text("A cat sat .\nIt slept .\n", encoding="utf-8")
     texts = [("a", "cat", word, "the", "mat") for word in ("saw", "on", "by", "at") * 10]
     write_cache(tmp_path / "runs/trees/corpus", texts, documents=[0, 10, 20, 30], shard=64)
@@ -37,7 +37,9 @@ def workplace(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 @pytest.mark.timeout(900)  # seven processes, each imports torch
 def test_the_page_works_as_it_is_printed(workplace, command) -> None:
-    lines = [shlex.split(line) for line in re.findall(r"^    python -m (.*)$", PAGE, re.MULTILINE)]
+    page = PAGE.replace("\\\n", " ")
+    lines = [shlex.split(line) for line in re.findall(r"^    python -m (.*)$", page, re.MULTILINE)]
+    *lines, study = lines
     assert [line[0] for line in lines] == ["multiview.train", "multiview.encode", "senteval_runner.run"]
     for module, *words in lines:
         words = [word.replace("bow-dep-", "bow-seq-") for word in words]
@@ -59,6 +61,11 @@ def test_the_page_works_as_it_is_printed(workplace, command) -> None:
     program = "\n".join([*before, f"print({last})"])
     run = run_fresh(program, (), workplace)
     assert run.returncode == 0 and run.stdout.removesuffix("loaded:\n").strip() in PAGE
+
+    module, *words = study
+    run = command(module, *words, cwd=workplace)
+    assert run.returncode == 0 and "trainings    6, 0 of them begun" in run.stdout, run.stderr
+    assert "bow-dep-fixed-words-corpus-rate-0.001-seed0" in run.stdout and not Path("runs/views").exists()
 
     program = program.replace("import bow\n", "")
     run = run_fresh(program, (), workplace)

@@ -12,21 +12,25 @@ import numpy as np
 import pandas
 import pytest
 import tyro
-from scipy.stats import rankdata
+from scipy.stats import rankdata, t
 
 import parsing.run
 from multiview.config import TrainConfig, decisive_options, options_of, preset
 from multiview.folder.card import training_command
+from runtime.errors import UserError
 from runtime.files import read_json
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.report.page import Score
+from senteval_runner.protocol.statistics import holm
+from senteval_runner.report.page import Score, format_cell
 from studies.views import run as views
 from studies.views.__main__ import cli
 from studies.views.config import PAIRS, QUICKTHOUGHT, ViewsConfig
-from studies.views.run import System, SystemScores, ahead, all_systems, training
+from studies.views.report import SystemScores, ahead, comparison, mean_over_tasks
+from studies.views.systems import AVERAGE, System, all_systems, reference, training
 from tests.fixtures.senteval import data as data
 from tests.fixtures.senteval import write_word_vectors
 from tests.fixtures.trees import TOPICS, toy_corpus
+from tests.parsing.pipeline.toy_parsers import write_cache
 
 
 def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
@@ -86,12 +90,70 @@ def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
     )
     r, rho = (np.corrcoef(kind(gold), kind(worse[1]))[0, 1] for kind in (np.asarray, rankdata))
     relatedness = (100 * (1 - r) + 100 * (1 - rho) + 100 * 0.5) / 3
-    gain, gain_of_relatedness = ahead(first, second), ahead(first, second, ("SICKRelatedness",))
+    gain, p = ahead(first, second)
+    gain_of_relatedness, _ = ahead(first, second, "SICKRelatedness")
     assert gain_of_relatedness.value == pytest.approx(relatedness / 2)
     assert gain.value == pytest.approx((50 + relatedness) / 2 / 2)  # over two tasks and two seeds
-    assert gain.interval[0] == pytest.approx(0) and gain.interval[1] > gain.value
-    assert ahead(first[:1], first[:1]) == Score(0, interval=(0, 0))
+    # Two seeds, of which one gains it all: Student's t with (a + b)² / b² degrees of freedom.
+    of_seeds = gain.value**2  # its square is the variance of (2 x, 0), over two
+    of_items = np.var(sum(
+        (mean_over_tasks(a.resamples) - mean_over_tasks(b.resamples)) / 2
+        for a, b in zip(first, second, strict=True)
+    ))  # fmt: skip
+    freedom, error = ((of_items + of_seeds) / of_seeds) ** 2, np.sqrt(of_items + of_seeds)
+    assert of_items > 0 and gain.interval == pytest.approx(t.interval(0.95, freedom, gain.value, error))
+    assert p == pytest.approx(2 * t.cdf(-gain.value / error, freedom))
+    assert ahead(first[:1], first[:1]) == (Score(0, interval=(0, 0)), 1)
     assert ahead(first[:1], second[1:]) is None
+    [table, dots] = comparison({"one": second, first[0].system.row: first}, "dep,const")
+    corrected, *_ = holm([ahead(first, second, task)[1] for task in ("", "MR", "SICKRelatedness")])
+    assert table.rows[0][3] == f"{format_cell(gain)}, p {corrected:.3f}" and table.rows[1][3] is None
+    assert not any(cell.is_best for row in table.formatted_rows() for cell in row) and dots.svg
+
+
+def test_the_first_pair_that_cannot_be_scored_ends_the_study(tmp_path, data, monkeypatch, capsys) -> None:
+    """After one step of it, with what the runner said; the module of its view is named to the runner."""
+    write_cache(tmp_path / "trees", [("a", "cat")] * 40, documents=range(0, 40, 8))
+    args = [
+        "--trees",
+        tmp_path / "trees",
+        "--systems",
+        "seq,seq",
+        "dep,const",
+        "--data",
+        data,
+        "--tasks",
+        "CR",
+    ]
+
+    def refuse(module: str, *words: object) -> None:
+        assert "--loop.max-steps" in words or words[:2] == ("--plugin", "mine")
+        if module == "senteval_runner.run":
+            raise UserError("CR: no vectors")
+
+    command = Mock(side_effect=refuse)
+    monkeypatch.setattr(views, "_command", command)
+    monkeypatch.setattr(views, "plugin_modules", lambda names: ["mine"])
+    assert cli([*map(str, args), "--tasks", "CR", "--output", str(tmp_path / "views")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "python -m studies.views: CR: no vectors"
+    assert [call.args[0] for call in command.call_args_list] == ["multiview.train", "senteval_runner.run"]
+
+
+def test_any_two_views_are_compared_with_the_first_pair_and_trained_alone() -> None:
+    config = ViewsConfig(
+        trees=(Path("t"),), systems=("bow,dep", "seq,bow"), preset="laptop", words=("fixed",)
+    )
+    systems = all_systems(config)
+    assert reference(config) == "bow,dep" and reference(ViewsConfig(trees=(Path("t"),))) == "dep,const"
+    [average] = [system for system in systems if system.name == AVERAGE]
+    assert average.spec(Path("m"), "none").startswith("bag:m/bow-dep-fixed-words-t-rate-")
+    assert {training(config, system).beside for system in systems if system.is_trained} == {"nothing"}
+    assert training(replace(config, beside="words"), systems[0]).beside == "words"
+
+
+def test_holm_multiplies_the_smallest_p_by_all_and_keeps_the_order() -> None:
+    assert holm([0.01, 0.5, 0.03, 0.02]) == pytest.approx([0.04, 0.5, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1, 1] and holm([]) == []
 
 
 def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +174,15 @@ def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: py
     args += ["--dim", "8", "--word-dim", "6", "--seeds", "3", "4", "--protocol", "fast"]
     args += ["--systems", "seq,const", "dep,const", "--rates", "5e-2"]
     args += ["--passes", "2", "--validation", "12", "--case", "lower", "--output", "runs/pairs"]
+    assert cli(args) == 2 and not command.called  # MR, SUBJ, MPQA and TREC are not there
+    args += ["--tasks", "CR,MRPC,SICK-R"]
+    assert cli([*args, "--dry-run"]) == 0 and not Path("runs/pairs/models").exists()
     assert cli(args) == 0
+    trainings = [call.args for call in command.call_args_list if call.args[0] == "multiview.train"]
+    assert all("--loop.max-steps" in words for words in trainings[:2])  # a step of both pairs, then all
+    # Two scales, of which the second finds the model trained.
+    assert len(trainings) == 2 + 8 and not any("--loop.max-steps" in words for words in trainings[2:])
+    assert not [*Path("runs/pairs").glob("check-*")] and Path("runs/pairs/report.tex").exists()
     report = Path("runs/pairs/report.md").read_text()
     assert "| DEP, CONST (Simoulin & Crabbé 2021) † |" in report and "| CONST, CONST (" not in report
     differing = {"views": "seq,const; dep,const", "seed": "3; 4", "encoder.dim": "8", "table.dim": "6"}
@@ -140,4 +210,8 @@ def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: py
     assert cli([*args, "--seeds", "3"]) == 0
     assert not command.called  # finished: not again
     assert len(pandas.read_csv("runs/pairs/rows.csv", dtype=str)) == 2 * (2 + 2 + 1 + 1)
-    assert cli([*args, "--seeds", "3", "--tasks", "CR"]) == 2 and not command.called
+    # Other tasks are added, and nothing is trained for them.
+    assert cli([*args, "--seeds", "3", "--tasks", "BShift,WC"]) == 2 and not command.called
+    assert cli([*args, "--seeds", "3", "--tasks", "CR,WC"]) == 0
+    assert {call.args[0] for call in command.call_args_list} == {"multiview.train", "senteval_runner.run"}
+    assert "mean of 2" in pandas.read_csv("runs/pairs/rows.csv").columns

@@ -1,0 +1,146 @@
+"""The systems that ``studies.views`` compares: pairs of views and controls, and how each is trained."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+from multiview.config import TRAIN, TrainConfig, decisive_options, options_of, preset
+from senteval_runner.report.page import Table
+from studies.views.config import QUICKTHOUGHT, Scale, ViewsConfig, Words
+
+BEST_OF_PAPER = "dep,const"
+"""The pair that the paper found best; the others are compared with it where it is among them."""
+START = "start of "
+"""The prefix of the name of a control: a pair of views before training."""
+AVERAGE = "average of its words"
+RANDOM = "random words"
+PATIENCE = 2
+"""Validations, of ten, without a lower loss, after which a training with held-out sentences stops."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """One row of a table, at one seed."""
+
+    name: str
+    """A pair of views, QuickThought, or a control."""
+    words: Words
+    trees: Path
+    """The tree cache of its text."""
+    rate: float
+    """Its learning rate; of a control, that of the models that it is made from."""
+    seed: int
+    of: str = ""
+    """Of averages of words: the pair whose words these are."""
+
+    @property
+    def views(self) -> str:
+        """Its pair of views, as multiview.train takes it."""
+        views = (self.of or self.name).removeprefix(START)
+        return "seq,seq" if views in (QUICKTHOUGHT, RANDOM) else views
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the system is trained here, not a control."""
+        return self.name not in (AVERAGE, RANDOM) and not self.name.startswith(START)
+
+    @property
+    def row(self) -> str:
+        """Its name in tables, without the seed."""
+        name = f"{self.name}, {self.words} words"
+        return f"{name}, {self.trees.name}, rate {self.rate:g}" if self.is_trained else name
+
+    @property
+    def label(self) -> str:
+        """The name of its folders."""
+        name = f"{self.name}, {self.words} words, {self.trees.name}, rate {self.rate:g}"
+        return f"{re.sub(', |,| ', '-', name).lower()}-seed{self.seed}"
+
+    def score_folder(self, scale: Scale) -> str:
+        """Name the folder of its scores, below the output."""
+        return f"scores/{self.label}/{scale}"
+
+    def spec(self, models: Path, scale: Scale) -> str:
+        """Name the model for ``senteval_runner.run``; ``models`` is the folder of trained ones."""
+        name = str(models / replace(self, name=self.name.removeprefix(START)).label)
+        if self.name == RANDOM:
+            name = "bag:random"
+        elif self.name == AVERAGE:
+            name = f"bag:{models / replace(self, name=self.of).label}"
+        elif self.name.startswith(START):
+            name = f"start:{name}?corpus={self.trees}"
+        return f"{name}?scale={self.trees if scale == 'one' else 'none'}"
+
+
+def reference(config: ViewsConfig) -> str:
+    """Return the pair with which the others are compared."""
+    return BEST_OF_PAPER if BEST_OF_PAPER in config.systems else config.systems[0]
+
+
+def all_systems(config: ViewsConfig) -> list[System]:
+    """List every system, seed by seed; then controls, made from the models of the first text and rate."""
+    rates = config.rates or (preset(config.preset).loop.learning_rate,)
+    systems: list[System] = []
+    for seed, words in product(config.seeds, config.words):
+        first = System(name="", words=words, trees=config.trees[0], rate=rates[0], seed=seed)
+        for rate, trees, name in product(rates, config.trees, config.systems):
+            systems.append(replace(first, name=name, trees=trees, rate=rate))
+        controls = [replace(first, name=START + name) for name in config.systems if name != QUICKTHOUGHT]
+        is_first_seed = seed == config.seeds[0]
+        # Words that are fixed have the same average at every seed.
+        if words != "fixed" or is_first_seed:
+            controls.append(replace(first, name=AVERAGE, of=reference(config)))
+        if is_first_seed:
+            controls.append(replace(first, name=RANDOM))
+        if config.controls:
+            systems += controls
+    return systems
+
+
+def training(config: ViewsConfig, system: System, *, steps: int = 0) -> TrainConfig:
+    """Choose how a system is trained, from new weights; with ``steps`` for so many, to see that it works."""
+    base = preset(config.preset)
+    objective = base.objective
+    if system.name == QUICKTHOUGHT:
+        objective = replace(objective, score="dot", denominator="quickthought")
+    loop = replace(base.loop, learning_rate=system.rate, epochs=config.passes or base.loop.epochs)
+    loop = replace(loop, max_steps=steps or loop.max_steps)
+    if config.validation:
+        loop = replace(loop, validation=config.validation, patience=PATIENCE)
+    case, dim = config.case or base.table.case, config.word_dim or base.table.dim
+    table = replace(base.table, case=case, dim=dim)
+    if config.vectors == TRAIN or system.words == "fixed" or steps:
+        table = replace(table, expand=0)
+    return replace(
+        base,
+        views=system.views,
+        words=system.words,
+        vectors=config.vectors,
+        beside=config.beside,
+        trees=system.trees,
+        seed=system.seed,
+        output=config.output / "models",
+        name=system.label,
+        table=table,
+        encoder=replace(base.encoder, dim=config.dim or base.encoder.dim),
+        objective=objective,
+        loop=loop,
+    )
+
+
+def training_options(config: ViewsConfig, system: System) -> dict[str, str]:
+    """List the options of a system's training that decide its result."""
+    return decisive_options(options_of(training(config, system)))
+
+
+def options_table(config: ViewsConfig, systems: Sequence[System]) -> Table:
+    """Compare the options of all trainings with the paper's."""
+    trainings = [training_options(config, system) for system in systems if system.is_trained]
+    rows = []
+    for option, value in decisive_options(options_of(preset("paper"))).items():
+        values = dict.fromkeys(options[option] for options in trainings)
+        if set(values) != {value}:
+            rows.append([option, value, "; ".join(values)])
+    return Table(["option", "paper", "here"], rows)
