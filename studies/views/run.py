@@ -93,8 +93,9 @@ def _command(module: str, *arguments: object) -> None:
     words = [sys.executable, "-m", module, *map(str, arguments)]
     log.info("%s", shlex.join(words[1:]))
     lines: deque[str] = deque(["no message"], maxlen=30)
-    output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, **output, text=True, errors="replace") as process:
+    with subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
         for line in process.stderr or ():
             lines.append(line.rstrip())
             log.info("%s", lines[-1])
