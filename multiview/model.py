@@ -164,9 +164,8 @@ class MultiViewEncoder:
         """
         names = [view.strip() for view in views.split(",")] if isinstance(views, str) else list(views)
         table_count = 1 + max(table_indices(names), default=0)
-        with build_in_float32():
+        with build_in_float32(seed):
             table = words or WordTable.hashed(word_dim, views=table_count, seed=seed)
-            torch.manual_seed(seed)
             network = ViewStack(names, table, EncoderConfig(dim=dim, start=start, relations=relations))
         return cls([Member(network)], device=pick_device(device), name=f"random:{','.join(names)}")
 

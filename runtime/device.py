@@ -24,13 +24,18 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from runtime.errors import UserError
-from runtime.surroundings import shared_lock
 
 # GNU's OpenMP would wait for ever for threads that a fork did not copy.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
-BUILD_LOCK = shared_lock()
-"""Held while torch's defaults, which threads share, are changed."""
+DRAWING_FACTORIES = {torch.rand, torch.randn}
+FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.eye, torch.linspace, *DRAWING_FACTORIES}
+"""Functions that make tensors of torch's default type."""
+DRAWS = {Tensor.uniform_, Tensor.normal_, nn.init.uniform_, nn.init.normal_} | {
+    nn.init.kaiming_uniform_,
+    nn.init.kaiming_normal_,
+}
+"""Functions that draw into a tensor; other ones of ``nn.init`` call these."""
 LARGE_FLOP = 2e9
 """Work of a product for which several threads pay: some tens of milliseconds on one core."""
 WORDS_PER_SENTENCE = 20
@@ -126,31 +131,39 @@ def with_torch_defaults() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def build_in_float32() -> Iterator[None]:
-    """Make networks in float32 on the CPU, whatever torch's defaults are; its random state is restored."""
-    with BUILD_LOCK, torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        dtype_before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float32)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype_before)
+def build_in_float32(seed: int = 0) -> Iterator[None]:
+    """Make networks in float32 on the CPU, with weights drawn by a generator of their own."""
+    with torch.device("cpu"), _OwnDefaults(torch.Generator("cpu").manual_seed(seed)):
+        yield
 
 
 @contextlib.contextmanager
 def build_without_weights() -> Iterator[None]:
-    """Make networks as in :func:`build_in_float32`, without memory for their weights."""
-    with build_in_float32(), torch.device("meta"), _NoNormalWeights():
+    """Make networks in float32 without memory for their weights."""
+    with torch.device("meta"), _OwnDefaults(None):
         yield
 
 
-class _NoNormalWeights(TorchFunctionMode):
-    """Skips normal distributions, which on the device ``meta`` import torch's compiler, for a second."""
+class _OwnDefaults(TorchFunctionMode):
+    """Stands in for torch's default type and generator in this thread; torch's own serve all threads.
+
+    Without a generator nothing is drawn into weights: on the device ``meta`` a normal distribution would
+    import torch's compiler, for a second.
+    """
+
+    def __init__(self, generator: torch.Generator | None) -> None:
+        super().__init__()
+        self.generator = generator
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (Tensor.normal_, nn.init.normal_):
+        kwargs = dict(kwargs or {})
+        if func in FACTORIES:
+            kwargs["dtype"] = kwargs.get("dtype") or torch.float32
+        if func in DRAWS and self.generator is None:
             return args[0] if args else kwargs["tensor"]
-        return func(*args, **kwargs or {})
+        if func in DRAWS or (func in DRAWING_FACTORIES and self.generator is not None):
+            kwargs["generator"] = kwargs.get("generator") or self.generator
+        return func(*args, **kwargs)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -115,6 +116,18 @@ def test_what_a_caller_sets_for_torch_changes_nothing(around: str, expected, mon
         assert str(warm.explain(*some[:2])) == explained
         assert str(parsing.load()(SENTENCES[0])) == tree
         np.testing.assert_allclose(MultiViewEncoder.untrained(**trained).encode(some), vectors, atol=1e-6)
+
+
+def test_loading_and_encoding_set_nothing_that_other_threads_see(expected, monkeypatch) -> None:
+    """Type, device and generator are torch's, for all threads; another library may set them at any moment."""
+    with default(torch.set_default_dtype, torch.float64, torch.float32):
+        for name in ("set_default_dtype", "set_default_device", "set_rng_state", "manual_seed", "seed"):
+            monkeypatch.setattr(torch, name, Mock(side_effect=AssertionError(name)))
+            monkeypatch.setattr(torch.random, name, Mock(side_effect=AssertionError(name)), raising=False)
+        encoder = MultiViewEncoder.load("builtin", "cpu")
+        np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
+        MultiViewEncoder.untrained("dep,const,seq", dim=4, word_dim=4).encode("Rain.")
+        monkeypatch.undo()
 
 
 def test_making_and_loading_an_encoder_draws_nothing_from_torchs_generator() -> None:
