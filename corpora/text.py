@@ -5,7 +5,6 @@ lines (only white space) end the document. ``running``: every line is running te
 sentences; no sentence crosses a line.
 """
 
-import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 from corpora.characters import as_written, plain
 from corpora.inputs import ReadMeter, input_hash, list_files, read_lines, relative_name
 from runtime.errors import UserError
+from runtime.surroundings import cached_property
 
 MAX_PIECE = 8192
 """Most sentences in a :class:`Document`; longer ones arrive in pieces, to bound memory."""
@@ -156,7 +156,7 @@ class Corpus:
     sentences_read: int = 0
     """Number of sentences that the current iteration has read."""
 
-    @functools.cached_property
+    @cached_property
     def identity(self) -> dict[str, str]:
         """All that decides the content: reader, format, tokenizer, limit, and the hash of the input."""
         limit = {} if self.limit is None else {"first_sentences": str(self.limit)}

@@ -18,7 +18,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from runtime.surroundings import pause_collector
+from runtime.surroundings import loading, pause_collector
 
 with pause_collector():
     import torch  # most of the time to import this module
@@ -51,7 +51,7 @@ from multiview.folder.files import (
     refuse_other_content,
     save_model,
 )
-from multiview.folder.reading import SentenceReader, TextSource, Tokens
+from multiview.folder.reading import MAX_LENGTH, SentenceReader, TextSource, Tokens
 from multiview.structure.joining import (
     check_share,
     check_structure_size,
@@ -94,6 +94,7 @@ class MultiViewEncoder:
         name: str = "",
         structure: float = 0.0,
         structure_size: int = 1024,
+        max_length: int = MAX_LENGTH,
     ) -> None:
         self.members = list(members)
         self.name = name
@@ -104,12 +105,13 @@ class MultiViewEncoder:
         self.folder: Path | None = None
         self.device = torch.device(device)
         """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
-        self.reader = SentenceReader(self.members)
+        self.reader = SentenceReader(self.members, max_length)
         self.reader.device = str(self.device)
         for network in self.networks:
             network.to(self.device).eval()
 
     @classmethod
+    @loading()
     def load(
         cls,
         folder: Path | str,
@@ -119,14 +121,16 @@ class MultiViewEncoder:
         const_model: str = "",
         structure: float | None = None,
         structure_size: int | None = None,
+        max_length: int = MAX_LENGTH,
     ) -> Self:
         """Load a model folder, written by ``python -m multiview.train``, or ``builtin``, that in the package.
 
         The device is cpu, cuda, ...; without one, a GPU is taken if there is any. ``dep_model`` and
         ``const_model`` are the parsers the model was trained with, unless they are the builtin ones.
         ``structure`` is λ of :meth:`encode` where it is not given, ``structure_size`` the numbers of a
-        structure vector, 128, 256, 512 or 1,024; by default both are the folder's. A UserError names the file
-        that is missing or damaged, or the value that is none of these.
+        structure vector, 128, 256, 512 or 1,024; by default both are the folder's. Of a text ``max_length``
+        words are read, by this encoder and by the judge and the structure that have it as their source. A
+        UserError names the file that is missing or damaged, or the value that is none of these.
         """
         path = model_folder(folder)
         first_record = next(iter(model_records(path).values()))
@@ -138,12 +142,14 @@ class MultiViewEncoder:
                 name=Path(folder).name,
                 structure=first_record.structure if structure is None else structure,
                 structure_size=first_record.structure_size if structure_size is None else structure_size,
+                max_length=max_length,
             )
         encoder.folder = path
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
 
     @classmethod
+    @loading()
     def untrained(
         cls,
         views: Sequence[str] | str,
@@ -237,7 +243,7 @@ class MultiViewEncoder:
             inputs: one sentence, or a list, tuple, array or table column of sentences, each a string or
                 tokens. None encodes all sentences of ``trees`` in order.
             batch_size: sentences encoded at a time.
-            show_progress_bar: None shows a bar in terminals and notebooks, a line every 30 s in logs.
+            show_progress_bar: None shows a bar in notebooks and commands alone.
             convert_to_tensor: return a tensor on the device, which the type does not say.
             device: move the model there, for later calls as well.
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
@@ -395,7 +401,8 @@ class MultiViewEncoder:
         The result prints as text. Each view with trees has at most ``top`` matches; without a ``view`` all
         have. An unknown view, one without trees, and a sentence too long for the parsers are a UserError.
         """
-        from multiview.judge.matches import explain_pair, nodes_of
+        with loading():
+            from multiview.judge.matches import explain_pair, nodes_of
 
         if not isinstance(top, Integral) or top < 1:
             raise UserError(f"explain: top={top!r:.40}: must be a whole number from 1")

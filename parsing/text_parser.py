@@ -47,7 +47,7 @@ from parsing.trees.batch import (
 from parsing.trees.sentences import Trees, batch_sentences
 from runtime.cli import warn_once
 from runtime.errors import UserError, out_of_memory
-from runtime.surroundings import state_without
+from runtime.surroundings import cached_property, loading, state_without
 
 if TYPE_CHECKING:
     import torch
@@ -101,9 +101,10 @@ class TextParser:
         lines = re.split("\r?\n" if "\n" in text else "\r", text)
         return self.parse([tokens for line in lines for tokens in self._tokenizer.sentences(line)])
 
-    @functools.cached_property
+    @cached_property
     def _tokenizer(self) -> Tokenizer:
-        return Tokenizer("spacy", running=True)
+        with loading():
+            return Tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
         """Parse tokenised sentences, [sentences][tokens]; raises UserError with the number of a bad one."""
@@ -153,6 +154,7 @@ class TextParser:
         return len(words) > 3 and known_words < 0.6 * len(words) - chance
 
 
+@loading()
 def load(
     dep: str | None = "builtin",
     const: str | None = "builtin",
@@ -168,6 +170,7 @@ def load(
     return TextParser(dependency, constituency, max_tokens=max_tokens)
 
 
+@loading()
 def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "cpu") -> Any:
     """Load the parser that ``--dep-model`` or ``--const-model`` names; ``kind`` is ``dep`` or ``const``.
 

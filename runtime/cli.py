@@ -25,6 +25,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -44,6 +45,8 @@ TORCHRUN = "TORCHELASTIC_RUN_ID"
 VERSION_HELP = "--version prints the version of this installation."
 PLUGIN_HELP = "--plugin MODULE imports a module first, here or installed, that registers a view of your own."
 
+RUNS_COMMAND: ContextVar[bool] = ContextVar("RUNS_COMMAND", default=False)
+"""Whether a command is running, which shows its progress; other calls are silent unless asked."""
 Config = TypeVar("Config")
 
 Count = Annotated[int, Ge(1), Le(2**31 - 1)]
@@ -186,6 +189,7 @@ class Command:
         # thread they wait for needs (runtime/device.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         open_streams()
+        outside = RUNS_COMMAND.set(True)
         try:
             code = self._run(list(sys.argv[1:] if args is None else args))
             sys.stdout.flush()  # here, since a full disk has no message at the end of the process
@@ -200,6 +204,7 @@ class Command:
                 raise
             return self._refuse(message, 2)
         finally:
+            RUNS_COMMAND.reset(outside)
             flush_streams()
 
     def _run(self, words: list[str]) -> int:
@@ -300,7 +305,7 @@ def import_plugin(module: str) -> None:
 def log_to(folder: Path) -> Iterator[logging.Logger]:
     """Append messages from INFO on to ``folder/log.txt`` and print them to stderr, until the end.
 
-    Then the logger is the caller's again, as it was.
+    Progress is shown there as well. Then the logger is the caller's again, as it was.
     """
     folder.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger(LOGGER)
@@ -310,9 +315,11 @@ def log_to(folder: Path) -> Iterator[logging.Logger]:
     logger.handlers[:] = [file_handler, logging.StreamHandler(sys.stderr)]
     logger.setLevel(logging.INFO)
     logger.propagate = False
+    outside = RUNS_COMMAND.set(True)
     try:
         yield logger
     finally:
+        RUNS_COMMAND.reset(outside)
         logger.handlers[:] = handlers
         logger.setLevel(level)
         logger.propagate = propagate

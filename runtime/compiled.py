@@ -35,7 +35,7 @@ from numba.misc.appdirs import user_cache_dir
 from runtime.cli import warn_once
 from runtime.surroundings import hold_during_forks, pause_collector
 
-hold_during_forks(global_compiler_lock)
+hold_during_forks(lambda: global_compiler_lock.acquire() is None, global_compiler_lock.release)
 COMPILING = "compiling for this processor, once (up to a minute)"
 NOT_STORABLE = (
     "compiled code cannot be kept: NUMBA_CACHE_DIR may name a folder that has room and can be written"

@@ -28,12 +28,12 @@ from runtime.errors import UserError
 # GNU's OpenMP would wait for ever for threads that a fork did not copy.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
-DRAWING_FACTORIES = {torch.rand, torch.randn}
-FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.eye, torch.linspace, *DRAWING_FACTORIES}
+DRAWING_FACTORIES: set[Any] = {torch.rand, torch.randn}
+FACTORIES: set[Any] = {torch.empty, torch.zeros, torch.ones, torch.eye, torch.linspace, *DRAWING_FACTORIES}
 """Functions that make tensors of torch's default type."""
-DRAWS = {Tensor.uniform_, Tensor.normal_, nn.init.uniform_, nn.init.normal_} | {
-    nn.init.kaiming_uniform_,
-    nn.init.kaiming_normal_,
+DRAWS: set[Any] = {
+    *(Tensor.uniform_, Tensor.normal_, nn.init.uniform_, nn.init.normal_),
+    *(nn.init.kaiming_uniform_, nn.init.kaiming_normal_),
 }
 """Functions that draw into a tensor; other ones of ``nn.init`` call these."""
 LARGE_FLOP = 2e9

@@ -1,14 +1,16 @@
-"""Shows progress, rate and time left: by a bar in terminals and notebooks, elsewhere by a line every 30 s."""
+"""Shows progress, rate and time left: by a bar in terminals and notebooks, in logs by a line every 30 s."""
 
 import contextlib
 import logging
 import sys
 import threading
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Self, TypeAlias
 
 from tqdm import tqdm
 
-from runtime.cli import LOGGER
+from runtime.cli import LOGGER, RUNS_COMMAND
+from runtime.surroundings import shared_lock
 
 INTERVAL_S = 30.0
 """Time between two lines of a log."""
@@ -16,7 +18,7 @@ TICK_S = 2.0
 """Time after which a terminal's bar is drawn again, so that its clock goes on while one unit takes long."""
 ESTIMATED_BAR = "{l_bar}{bar}| {n_fmt}/about {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 """tqdm's own format, but for an estimated total."""
-Bar: TypeAlias = "tqdm[Any]"
+Bar: TypeAlias = "tqdm[Any] | NoBar"
 """What a loop reports to, by ``update(n)`` and ``set_postfix({name: value})``."""
 
 
@@ -33,8 +35,14 @@ def progress(
 
     ``total`` counts the units of the whole job, of which an earlier run did ``initial``; a total that is an
     estimate may be set again later. ``unit`` is what is counted, ``B`` for bytes. With ``show`` there is
-    a bar wherever this runs, with False nothing; None chooses what suits the place.
+    a bar wherever this runs, with False nothing; None chooses what suits the place, which is nothing but in
+    commands and notebooks.
     """
+    is_notebook = "ipykernel" in sys.modules
+    if show is None:
+        show = None if is_notebook or RUNS_COMMAND.get() else False
+    if show is False or (sys.stderr is None and not is_notebook):
+        return NoBar()
     options: dict[str, Any] = {
         "total": total,
         "initial": initial,
@@ -42,14 +50,40 @@ def progress(
         "unit_scale": unit == "B",
         "desc": description,
         "smoothing": 0.05,
-        "disable": show is False,
         "bar_format": ESTIMATED_BAR if with_estimated_total else None,
     }
-    if "ipykernel" in sys.modules:  # a notebook
+    if is_notebook:
         from tqdm.auto import tqdm as notebook_bar
 
         return notebook_bar(**options)
-    return Ticking(lines=show is not True and not sys.stderr.isatty(), **options)
+    return Ticking(lines=show is not True and not _is_terminal(), **options)
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # an object of the caller's, or a closed stream
+        return False
+
+
+class NoBar:
+    """Takes the place of a bar where nothing is shown."""
+
+    total: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def update(self, n: float) -> None:
+        """Show nothing."""
+
+    def set_postfix(self, values: Mapping[str, object]) -> None:
+        """Show nothing."""
+
+    def set_postfix_str(self, text: str) -> None:
+        """Show nothing."""
 
 
 class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
@@ -62,7 +96,7 @@ class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
     def __init__(self, *, lines: bool, **options: Any) -> None:
         self._close_event, self._lines = threading.Event(), lines
         super().__init__(**options | ({"leave": False, "ncols": 0} if lines else {}))
-        if not self.disable:
+        if not self.disable:  # by the environment's TQDM_DISABLE
             threading.Thread(target=self._report, name="progress", daemon=True).start()
 
     def close(self) -> None:
@@ -85,3 +119,6 @@ class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
                     log.info("%s", self)
                 else:
                     print(self, file=sys.stderr, flush=True)
+
+
+Ticking.set_lock(shared_lock())  # tqdm's would be copied by a fork, and takes a semaphore of the system

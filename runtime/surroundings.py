@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import functools
 import gc
 import io
 import itertools
@@ -9,9 +10,9 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 """The folder in which Linux shows the limits of containers and services."""
@@ -19,7 +20,8 @@ MEMBERSHIPS = Path("/proc/self/cgroup")
 """A file of the control groups of this process, one a line."""
 LIMITS = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
 """Files of a group's time and period, in version 2 and in version 1."""
-Lock = TypeVar("Lock", bound=Any)
+Value = TypeVar("Value")
+_held_during_forks: list[tuple[Callable[[], bool], Callable[[], object]]] = []
 
 # Without this Python would collect garbage several times, for a second, when it ends.
 atexit.register(gc.freeze)
@@ -48,13 +50,63 @@ def state_without(instance: object, *names: str) -> dict[str, object]:
 
 def shared_lock() -> threading.RLock:
     """Make one lock for all objects of a module, since an object with a lock of its own cannot be copied."""
-    return hold_during_forks(threading.RLock())
-
-
-def hold_during_forks(lock: Lock) -> Lock:
-    """Make forks wait for a lock, so that it is free in the child, which has no thread to release it."""
-    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    lock = threading.RLock()
+    hold_during_forks(functools.partial(lock.acquire, timeout=0.01), lock.release)
     return lock
+
+
+def hold_during_forks(acquire: Callable[[], bool], release: Callable[[], object]) -> None:
+    """Make forks wait for a lock, so that it is free in the child, which has no thread to release it.
+
+    ``acquire`` tells whether it has the lock. If its holder may wait for others of these locks, it must give
+    up soon.
+    """
+    _held_during_forks.append((acquire, release))
+
+
+def _acquire_all() -> None:
+    while True:
+        for number, (acquire, _) in enumerate(_held_during_forks):
+            if not acquire():  # its thread may be waiting for one that is held here
+                _release_first(number)
+                break
+        else:
+            return
+
+
+def _release_first(count: int) -> None:
+    for _, release in _held_during_forks[:count]:
+        release()
+
+
+def _release_all() -> None:
+    _release_first(len(_held_during_forks))
+
+
+os.register_at_fork(before=_acquire_all, after_in_parent=_release_all, after_in_child=_release_all)
+LOADING = shared_lock()
+"""Held while a call imports, loads or remembers something that all threads use."""
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Hold :data:`LOADING`: a fork would copy the locks of half an import, and wait for them for ever."""
+    with LOADING:
+        yield
+
+
+class cached_property(Generic[Value]):  # as in the standard library
+    """That of Python 3.12: a fork would copy the lock that functools' has before."""
+
+    def __init__(self, function: Callable[[Any], Value]) -> None:
+        self.function, self.__doc__ = function, function.__doc__
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Value:
+        if instance is None:
+            return self  # type: ignore[return-value]
+        value = self.function(instance)
+        vars(instance)[self.function.__name__] = value  # where Python looks first from now on
+        return value
 
 
 def open_streams() -> None:

@@ -31,6 +31,7 @@ from multiview.engines.sweeps import ConstSweep, DepSweep
 from parsing.trees.batch import Batch
 from runtime.device import Products
 from runtime.errors import UserError
+from runtime.surroundings import loading
 
 
 @torch.no_grad()
@@ -181,7 +182,8 @@ class SeqEncoder(ViewEncoder):
         self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, suffix: str
     ) -> tuple[Tensor, Tensor]:
         """Return the last states [B, D/2] and all states [T, D/2] of a direction, in packed order."""
-        from multiview.engines.kernels_numba import array, gru_forward  # numba takes time to import
+        with loading():
+            from multiview.engines.kernels_numba import array, gru_forward  # numba takes time to import
 
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         weights = (getattr(self.gru, f"{name}_l0{suffix}") for name in names)

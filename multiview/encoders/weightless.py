@@ -18,6 +18,7 @@ Legend of dimension suffixes: B sentences, N tokens or keys, G trigrams, U disti
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ PAIR_WEIGHT = 0.5
 """Weight of a pair of neighbours."""
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FACTOR_1, _FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+UTF_32 = codecs.lookup("utf-32-le")  # now, or the first call would import it
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _ONE = np.uint8(1)
 _MOST_KEYS = 255
@@ -134,7 +136,7 @@ def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64
     """
     padded_words = [f"<{word.lower()}>" for word in types]
     count_U = np.array([len(word) - 2 for word in padded_words], np.int64)
-    text = "".join(padded_words).encode("utf-32-le", "surrogatepass")
+    text, _ = UTF_32.encode("".join(padded_words), "surrogatepass")
     code_points = np.frombuffer(text, "<u4").astype(np.uint64)
     # Three code points of 21 bits fit into one number.
     trigrams = code_points[:-2] << np.uint64(42) | code_points[1:-1] << np.uint64(21) | code_points[2:]

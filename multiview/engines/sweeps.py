@@ -41,16 +41,19 @@ from torch.autograd.function import once_differentiable
 from multiview.engines.plan import ConstWeights, DepWeights, TreePlan, workspace
 from runtime.device import Products
 from runtime.errors import UserError
+from runtime.surroundings import loading
 
 
 def kernels_for(x: Tensor) -> ModuleType:
     """Import the kernels of the device of ``x``, if it has any; ``kernels_numba`` describes their buffers."""
     if x.device.type == "cpu":
-        from multiview.engines import kernels_numba
+        with loading():
+            from multiview.engines import kernels_numba
 
         return kernels_numba
     if x.device.type == "cuda" and find_spec("triton"):
-        from multiview.engines import kernels_triton
+        with loading():
+            from multiview.engines import kernels_triton
 
         return kernels_triton
     raise UserError(f"{x.device}: the native engine needs a CPU, or CUDA with triton; try the engine dgl")

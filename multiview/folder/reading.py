@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,9 +21,10 @@ from multiview.encoders.registry import fields_of
 from multiview.folder.files import PARSER_KINDS, Member, load_members, model_folder, model_records
 from multiview.words.table import WordTable
 from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, is_same_parser, offsets_of, places_of_ranges
+from runtime.cli import warn_once
 from runtime.device import pick_device
 from runtime.errors import UserError
-from runtime.surroundings import pause_collector, shared_lock
+from runtime.surroundings import loading, pause_collector
 
 if TYPE_CHECKING:
     import torch
@@ -31,10 +33,14 @@ if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
 Tokens = Sequence[str]
-LOADING = shared_lock()
-"""A thread holds it while it loads a parser, or loads or calls the tokenizer, which remembers words."""
 CHUNK_SENTENCES = 4096
 """Sentences parsed at a time: enough to fill the parsers' batches without much memory."""
+CHUNK_TOKENS = 131_072
+"""Tokens after which no further sentence is parsed at the same time."""
+MAX_LENGTH = 4096
+"""How many words of a text are read by default, nine pages of a book."""
+MAX_CHARACTERS = 64
+"""Characters that are read for each of these words: 256 KiB by default, as much as a line may have."""
 BATCH_TOKENS = 16_384
 """Most tokens encoded at a time, whatever the number of sentences: bounds memory."""
 
@@ -42,10 +48,14 @@ BATCH_TOKENS = 16_384
 class SentenceReader:
     """Tokenises and parses sentences for a model, whose members must share their parsers."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[Member], max_length: int = MAX_LENGTH) -> None:
+        if not isinstance(max_length, Integral) or isinstance(max_length, bool) or max_length < 1:
+            raise UserError(f"max_length={max_length!r:.40}: a number of words, at least 1")
+        self.max_length: int = int(max_length)
+        """How many words of a text are read, which bounds time and memory."""
         self.specs: dict[str, str] = {}
         """Parser to load for an annotation (``dep``, ``const``) in place of the builtin or recorded one."""
-        self.device = "cpu"
+        self.device: str = "cpu"
         """Device of the parsers that are loaded from now on."""
         self.identities: dict[str, Any] = {}
         self.parsers: dict[str, Any] = {}
@@ -66,10 +76,22 @@ class SentenceReader:
         return {**vars(self), "parsers": given_parsers, **own_state}
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
-        """Return the tokens of one input; a string is split by spaCy's rules, whatever the training text."""
-        if not isinstance(text, str):
-            return tuple(text)
-        with LOADING:
+        """Return the tokens of one input; a string is split by spaCy's rules, whatever the training text.
+
+        Of a longer text than :attr:`max_length` the rest is not read, which is said once.
+        """
+        per_word = MAX_CHARACTERS if isinstance(text, str) else 1
+        beginning = text[: per_word * self.max_length]
+        tokens = self._split(beginning) if isinstance(beginning, str) else tuple(beginning)
+        if len(beginning) < len(text) or len(tokens) > self.max_length:
+            warn_once(
+                f"the first {self.max_length:,} words of a text are read, and the rest is not: "
+                "MultiViewEncoder.load(..., max_length=) sets how many"
+            )
+        return tokens[: self.max_length]
+
+    def _split(self, text: str) -> tuple[str, ...]:
+        with loading():  # also while the tokenizer is called, since it remembers words
             if self._tokenizer is None:
                 from corpora.text import Tokenizer
 
@@ -79,7 +101,7 @@ class SentenceReader:
     def parser(self, need: str) -> Any:
         """Return the parser of an annotation, loaded on first use, which the model was trained with."""
         advice = f"give that one as --{need}-model, or encode from a tree cache"
-        with LOADING:
+        with loading():
             if need not in self.parsers:
                 from parsing.text_parser import load_parser  # here, because it imports parser libraries
 
@@ -121,7 +143,8 @@ class SentenceReader:
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: Set[str]) -> Batch:
         """Parse tokenised sentences into one batch with word types."""
-        from parsing.text_parser import TextParser
+        with loading():
+            from parsing.text_parser import TextParser
 
         dependency = self.parser("dep") if "dep" in requires else None
         constituency = self.parser("const") if "const" in requires else None
@@ -192,9 +215,13 @@ class SentenceReader:
                 counts = [len(places_of_sentence) for places_of_sentence in places]
                 yield np.concatenate(places), select(chunk, np.repeat(chunk_rows - chunk_rows[0], counts))
                 rows = rows[len(chunk_rows) :]
-        for start in range(0, len(places_to_parse), CHUNK_SENTENCES):
-            chunk_places = places_to_parse[start : start + CHUNK_SENTENCES]
+        start, token_ends = 0, np.cumsum([len(sentences[place]) for place in places_to_parse])
+        while start < len(places_to_parse):
+            tokens_before = token_ends[start - 1] if start else 0
+            token_stop = int(np.searchsorted(token_ends, tokens_before + CHUNK_TOKENS)) + 1
+            chunk_places = places_to_parse[start : min(start + CHUNK_SENTENCES, token_stop)]
             yield chunk_places, self.parse([sentences[place] for place in chunk_places], requires)
+            start += len(chunk_places)
 
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
@@ -241,6 +268,7 @@ class TextSource:
         return cls(model.members, model.reader, model.name, model.folder, model.structure_size)
 
     @classmethod
+    @loading()
     def load(
         cls, folder: Path | str, device: str | torch.device | None = None, structure_size: int | None = None
     ) -> Self:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +17,7 @@ from corpora.sentences import describe_value, read_elements, read_pairs
 from multiview.judge.weights import NUMBERS, STRENGTH, Floats, Weights
 from runtime.errors import UserError
 from runtime.files import path_of
+from runtime.surroundings import cached_property, loading
 
 if TYPE_CHECKING:  # they import torch
     from multiview.folder.reading import TextSource
@@ -36,10 +36,11 @@ def read_numbers(
     """Parse the sentences of pairs, each once, and return their facts and the pairs' numbers, [n, F]."""
     import torch
 
-    from multiview.judge.facts import read_pairs
-    from multiview.judge.pair_numbers import compute_numbers
-    from multiview.pretrained import check_vectors, unit_rows
-    from runtime.device import torch_threads
+    with loading():
+        from multiview.judge.facts import read_pairs
+        from multiview.judge.pair_numbers import compute_numbers
+        from multiview.pretrained import check_vectors, unit_rows
+        from runtime.device import torch_threads
 
     places: dict[Text, int] = {}
     place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs], np.int64)
@@ -70,7 +71,8 @@ class Judgement:
     @cached_property
     def reasons(self) -> list[Reason]:
         """Where the two sentences differ, what turns the sense first."""
-        from multiview.judge.reasons import reasons_of
+        with loading():
+            from multiview.judge.reasons import reasons_of
 
         return reasons_of(self._facts, self._pair)
 
@@ -91,6 +93,7 @@ class Judge:
         self.source = _source_for(encoder, source)
 
     @classmethod
+    @loading()
     def load(cls, name: str | Path = "pairs", *, encoder: Any = None, source: Any = None) -> Self:
         """Load the judge in the package, ``pairs``, its twin ``pairs-without-mrpc``, or the file of another.
 
@@ -175,6 +178,7 @@ def _normalise(text: Text) -> str:
     return words.rstrip(" .!") or words
 
 
+@loading()
 def _source_for(encoder: Any, source: Any) -> TextSource:
     from multiview.folder.reading import TextSource
     from multiview.pretrained import check_encoder

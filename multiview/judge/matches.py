@@ -29,6 +29,7 @@ from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, TOO_LONG, Batch, I
 from parsing.trees.drawings import display_name
 from parsing.trees.sentences import ParsedSentence, batch_sentences
 from runtime.errors import UserError
+from runtime.surroundings import loading
 
 if TYPE_CHECKING:  # the first compiles
     from multiview.encoders.outputs import ChosenViews
@@ -147,8 +148,9 @@ def explain_pair(
     ``sentence_vectors`` [2, D] are those of the whole sentences under the name "", and of parts of them. A
     sentence that is too long for the parsers, and views without trees, are a UserError.
     """
-    from multiview.judge.facts import read_pairs  # here: it compiles
-    from multiview.judge.reasons import bindings
+    with loading():
+        from multiview.judge.facts import read_pairs  # here: it compiles
+        from multiview.judge.reasons import bindings
 
     trees = {view.name: view.tree for view in nodes if view.tree}
     if not trees:

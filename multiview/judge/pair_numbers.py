@@ -13,7 +13,6 @@ size of word vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +25,7 @@ from multiview.structure.poles import poles
 from multiview.words.table import WordTable
 from parsing.trees.batch import places_of_ranges
 from parsing.trees.role_rules import ROLES
+from runtime.surroundings import cached_property
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.float32]

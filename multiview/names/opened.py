@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -34,6 +33,7 @@ from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from runtime.files import json_digest
 from runtime.progress import progress
+from runtime.surroundings import cached_property
 
 Tokens = list[str]
 SentenceVectors = Callable[[Sequence[Tokens]], Float]
@@ -206,7 +206,7 @@ class OpenedEncoder:
 
         The encoders themselves tokenise the texts. Where one reads trees, sentences found in ``trees`` are
         not parsed again. ``normalize`` scales every vector but zero to length 1. With ``show_progress_bar``
-        None a bar is shown in terminals, a line every 30 s in logs.
+        None a bar is shown in notebooks and commands alone.
         """
         sentences = None
         if texts is not None:

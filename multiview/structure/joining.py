@@ -21,6 +21,7 @@ from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from runtime.device import torch_threads, with_torch_defaults
 from runtime.errors import UserError
+from runtime.surroundings import loading
 
 STRUCTURE_SIZES = (128, 256, 512, 1024)
 """How many numbers a structure vector may have; a smaller one is the beginning of the largest."""
@@ -48,6 +49,7 @@ def join_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) 
     return torch.cat([meaning_ND, share**0.5 * normalize(structure_NS, dim=1)], dim=1)
 
 
+@loading()
 def structure_output(words: WordTable, size: int) -> Output:
     """Return how the vectors of who did what to whom, of ``size`` numbers, are made."""
     from multiview.structure.binding import structure_of  # here: it compiles
@@ -68,7 +70,7 @@ def joined_output(base: Output, structure: Output, share: float) -> Output:
 def structure_vectors(source: TextSource, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
     """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
     output = structure_output(source.words, source.structure_size)
-    vectors_nS = torch.zeros(len(texts), output.width)
+    vectors_nS = torch.zeros(len(texts), output.width, dtype=torch.float32)
     # Parsing takes one thread: it has no large products.
     with torch.inference_mode(), torch_threads(1):
         for place_B, batch in source.reader.batches(texts, output.requires, None, BATCH):

@@ -10,7 +10,6 @@ all views, memory-mapped; only the rows of a batch are copied to the device.
 Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-vector size.
 """
 
-import functools
 import hashlib
 import os
 import zlib
@@ -31,7 +30,7 @@ from multiview.words.vectors import VECTORS, Expansion, Float, WordVectors, is_w
 from runtime.cli import Count, CountOrNone, configuration
 from runtime.errors import UserError
 from runtime.files import atomic_path, read_array, write_array, write_text
-from runtime.surroundings import state_without
+from runtime.surroundings import cached_property, state_without
 
 UNKNOWN_ROW = 0
 VOCABULARY = "vocab.txt"
@@ -263,7 +262,7 @@ class WordTable(nn.Module):
     def __getstate__(self) -> dict[str, object]:
         return state_without(self, "_unlisted_vectors")
 
-    @functools.cached_property
+    @cached_property
     def _unlisted_vectors(self) -> Float:
         """Vectors beside the fixed ones, [1 + buckets, E]: the unknown word, then the hash buckets."""
         assert self.fixed_vectors is not None

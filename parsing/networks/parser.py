@@ -11,7 +11,6 @@ Shape suffixes: B sentences, T positions (boundaries included), D states.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import logging
@@ -39,7 +38,7 @@ from runtime.device import build_without_weights, with_torch_defaults
 from runtime.errors import UserError, out_of_memory
 from runtime.files import read_json, read_record, write_record
 from runtime.folders import current_folder, refuse_others, replace_folder
-from runtime.surroundings import state_without
+from runtime.surroundings import cached_property, state_without
 
 CPU_POSITIONS, GPU_POSITIONS = 2_000, 32_768
 """Padded positions in a batch: few, to stay in a core's cache, or many, to fill a GPU."""
@@ -294,7 +293,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
         return self.run_batches([len(tokens) + boundaries for tokens in sentences], start)
 
-    @functools.cached_property
+    @cached_property
     def encoder_sha256(self) -> str:
         """A hash of the encoder's sizes, vocabulary and weights: equal ones give equal states."""
         encoder = self.vectors.encoder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from parsing.trees.batch import NODE_FIELDS, Int, Inventories
 from runtime.errors import UserError
 from runtime.files import sha256_file
+from runtime.surroundings import cached_property
 
 if TYPE_CHECKING:
     import h5py
@@ -49,7 +49,7 @@ class ShardRow:
     flagged: Number  # sentences with any flag
     reasons: dict[str, Number]  # how many sentences have a flag, by reason
 
-    @functools.cached_property
+    @cached_property
     def line(self) -> str:
         """This row as JSON, as it stands in the manifest."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)

@@ -12,10 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multiview.folder.reading import SentenceReader
+from multiview.folder.reading import MAX_CHARACTERS, SentenceReader
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
+from runtime.cli import warn_once
 from runtime.errors import UserError
 from runtime.files import file_record, read_record, write_record
 from tests.fixtures.trees import TINY, changed, toy_corpus
@@ -93,6 +94,40 @@ def test_a_batch_is_as_large_as_its_tokens_allow(lengths: list[int], limit: int,
     for (_, one), (_, following) in pairwise(batches):
         longest = int(following.sentence_offsets[1])
         assert len(one) == size or len(one.token) + longest > limit
+
+
+def test_of_a_long_text_the_first_words_are_read(encoder: MultiViewEncoder, caplog) -> None:
+    """In tokens, strings and words without blanks; a warning says so, once."""
+    warn_once.cache_clear()
+    encoder.reader.max_length = 6
+    words = [f"cat{i % 3}" for i in range(40)]
+    expected = encoder.encode([words[:6], " ".join(words[:6]), "x" * (6 * MAX_CHARACTERS)])
+    assert not caplog.records
+    for beyond in (7, 40):
+        texts = [words[:beyond], " ".join(words[:beyond]), "x" * (beyond * MAX_CHARACTERS)]
+        np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-6)
+    assert [record.message[:17] for record in caplog.records] == ["the first 6 words"]
+    assert MultiViewEncoder.load("builtin", "cpu", max_length=9).reader.max_length == 9
+
+
+@pytest.mark.parametrize("max_length", [0, -1, 2.0, True, "9", None])
+def test_a_length_that_is_none_is_refused(folder: Path, max_length: object) -> None:
+    with pytest.raises(UserError, match=r"max_length=.*: a number of words, at least 1"):
+        MultiViewEncoder.load(folder, max_length=max_length)
+
+
+def test_long_texts_are_parsed_a_few_at_a_time(encoder: MultiViewEncoder, monkeypatch) -> None:
+    """So that memory does not grow with their number."""
+    monkeypatch.setattr("multiview.folder.reading.CHUNK_TOKENS", 100)
+    sizes, parse = [], encoder.reader.parse
+    monkeypatch.setattr(
+        encoder.reader, "parse", lambda rows, needs: sizes.append(len(rows)) or parse(rows, needs)
+    )
+    texts = [["cat"] * (1 + 37 * i % 60) for i in range(30)]
+    vectors = encoder.encode(texts)
+    assert sum(sizes) == 30 and len(sizes) > 5
+    monkeypatch.undo()
+    np.testing.assert_allclose(vectors, encoder.encode(texts), atol=1e-5)
 
 
 def test_a_tree_cache_saves_parsing(folder: Path, toy_trees: Path) -> None:

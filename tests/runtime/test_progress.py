@@ -4,10 +4,19 @@ import io
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from runtime import progress as ours
+from runtime.cli import RUNS_COMMAND
+
+
+@pytest.fixture(autouse=True)
+def a_command_runs(monkeypatch):
+    outside = RUNS_COMMAND.set(True)
+    yield
+    RUNS_COMMAND.reset(outside)
 
 
 @pytest.mark.parametrize(("interval", "show"), [("TICK_S", True), ("INTERVAL_S", None)])
@@ -37,3 +46,27 @@ def test_a_closed_stream_ends_the_reports_alone(monkeypatch: pytest.MonkeyPatch)
         thread.join(20)
         assert not thread.is_alive()
         bar.update(1)
+
+
+@pytest.mark.parametrize("stderr", [None, SimpleNamespace(write=len, flush=list), "closed"])
+def test_any_standard_error_is_one_on_which_work_goes_on(stderr, monkeypatch, capsys) -> None:
+    """None in programs without a console, an object of a server's without isatty, or a closed stream."""
+    if stderr == "closed":
+        stderr = io.StringIO()
+        stderr.close()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    for show in (None, False, True):
+        with ours.progress(total=2, description="work", show=show) as bar:
+            bar.update(1)
+            bar.set_postfix({"loss": 1})
+            bar.total = 3
+    assert not capsys.readouterr().out
+
+
+def test_outside_commands_nothing_is_shown_unless_asked(capsys) -> None:
+    outside = RUNS_COMMAND.set(False)
+    for show in (None, False, True):
+        with ours.progress(total=1, description="work", show=show) as bar:
+            bar.update(1)
+        assert bool(capsys.readouterr().err) == bool(show)
+    RUNS_COMMAND.reset(outside)
