@@ -1,11 +1,13 @@
 """The figures of the pages, and the file of results behind them, ``docs/figures.tsv``, which this writes.
 
-    python -m tests.figures docs/results.md#how-fast-is-it --looked 3 -- python -m benchmarks.encoding
-    python -m tests.figures docs/models.md --looked 3 --made COMMIT -- python -m benchmarks.encoding
+    python -m tests.figures docs/models.md#side-by-side --looked 3 -- python -m benchmarks.encoding
+    python -m tests.figures docs/models.md#side-by-side --looked 3 --made COMMIT -- python -m MODULE
 
-The first line runs the command and gives a row to each figure of these sections (or whole pages) that the
-command prints, as JSON or as text. The second runs nothing: it takes the figures that stood in a page of that
-commit, which the command gave then. Rows of these sections by the same command are replaced.
+The first line runs the command and gives a row to each figure of these sections that the command prints, as
+JSON or as text. The second runs nothing: it takes the figures that stood in a page of that commit, which the
+command gave then. Rows of these sections by the same command are replaced; with ``--made`` they stay. Rows of
+figures that a section no longer has are removed. A command with $D, the folder of the real data, is quoted:
+'$D/senteval'.
 
 What counts as a figure: outside of code, headings and the targets of links, every number with decimals or
 before "%", "per cent" or "×", and in tables every whole number, too, but for the first column. What is no
@@ -19,7 +21,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
@@ -56,6 +58,8 @@ SETTINGS = {
 """Numbers that are no results, by the words around them -> the reason."""
 SETTING_COLUMNS = ("passes", "seeds", "rate", "numbers", "sentences", "on disk", "licence", "languages")
 """Titles of columns, and of rows, whose numbers are settings or sizes of files."""
+MOST_DIGITS_LESS = 2
+"""A page may print so many decimals fewer than a command; with fewer still, anything would do."""
 NUMBER = r"[−-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 UNIT = r"%|×|ms\b|s\b|MB\b|per cent|points?\b|sentences/s"
 FIGURE = re.compile(
@@ -96,6 +100,9 @@ def _equal(printed: str, measured: str) -> bool:
     """Whether a number as printed is another one, rounded to as many digits."""
     if not measured:
         return False
+    digits = [-int(Decimal(number).as_tuple().exponent) for number in (printed, measured)]
+    if digits[1] - digits[0] > MOST_DIGITS_LESS:
+        return False
     rounded = Decimal(measured).quantize(Decimal(printed), ROUND_HALF_UP)
     return printed == str(rounded) or Decimal(printed) == Decimal(measured) == rounded
 
@@ -133,7 +140,7 @@ def page_figures(page: str, text: str) -> Iterator[Row]:
     for line in [*CODE.sub("\n\n", text).splitlines(), ""]:
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] if line.startswith("|") else []
         if line and not cells and not line.startswith("#"):
-            block.append(line)
+            block.append(line.strip())
             continue
         if block:  # a paragraph or a list
             words = re.findall(r"[A-Za-z]{3,}", " ".join(block))[:4]
@@ -243,11 +250,13 @@ class FiguresConfig:
     """Options of ``python -m tests.figures``; after ``--`` stands the command."""
 
     places: Annotated[Positional[tuple[str, ...]], arg(metavar="PAGE#SECTION...")]
-    """Sections of pages, or whole pages, whose figures get a row."""
+    """Sections of pages whose figures get a row."""
     looked: str
     """How often these rows of data had been looked at before."""
     seeds: str = ""
     """Seeds of the run."""
+    only: str = ""
+    """Only figures whose name, which is where they stand, contains this."""
     made: str = ""
     """Take the figures from the pages of this commit, and run nothing."""
     command: str = ""
@@ -256,54 +265,61 @@ class FiguresConfig:
 
 def main(config: FiguresConfig) -> None:
     """Write the rows, and say which figures of the sections have none."""
+    figures = [figure for figure in all_figures() if figure.places in config.places]
+    if wrong := set(config.places) - {figure.places for figure in figures}:
+        raise UserError(f"{min(wrong)}: no section with figures; write PAGE#SECTION, as links do")
+    old_rows = read_rows()
     if config.made:
         commit = _git("rev-parse", "--short=8", config.made)
         date = _git("log", "-1", "--format=%cs", commit)
-        printed = [
-            f
-            for line in _git("grep", "-h", "", commit, "--", "*.md").splitlines()
-            for f in figures_of(line, is_cell=True)
-        ]
+        lines = _git("grep", "-h", "", commit, "--", "*.md").splitlines()
+        printed = [figure for line in lines for figure in figures_of(line, is_cell=True)]
     else:
         base = _git("merge-base", "HEAD", "main")
         is_changed = bool(_git("status", "--porcelain", "-uno")) or base != _git("rev-parse", "HEAD")
         commit, date = base[:8] + "+" * is_changed, datetime.now(UTC).date().isoformat()
         printed = list(printed_figures(run_command(config.command, ROOT)))
-
-    def is_here(row: Row) -> bool:
-        return any(row.places == place or row.places.split("#")[0] == place for place in config.places)
-
-    kept = []
-    for row in read_rows():
-        places = [
-            p
-            for p in row.places.split(" ")
-            if row.command != config.command or not is_here(replace(row, places=p))
-        ]
-        kept += [replace(row, places=" ".join(places))] if places else []
-    wanted, _ = unmatched(filter(is_here, all_figures()), kept)
+        old_rows = without_places(old_rows, config)
+    facts = {"command": config.command, "commit": commit, "date": date}
+    facts |= {"seeds": config.seeds, "looked": config.looked}
     new: dict[tuple[str, ...], Row] = {}
-    for figure in wanted:
+    for figure in unmatched(figures, old_rows)[0]:
         source = next((one for one in printed if one.gives(figure)), None)
-        if source is not None:
+        if source is not None and config.only in figure.name:
             name = figure.name if config.made else source.name
-            row = replace(
-                source,
-                name=name,
-                unit=figure.unit or source.unit,
-                command=config.command,
-                commit=commit,
-                date=date,
-                seeds=config.seeds,
-                looked=config.looked,
-            )
-            known = new.get(key := (name, row.value, row.low), row)
+            row = replace(source, name=name, unit=figure.unit or source.unit, **facts)
+            known = new.get(key := (name.partition(" | ")[2], row.value, row.low), row)
             new[key] = replace(known, places=f"{known.places} {figure.places}".strip())
-    write_rows([*kept, *new.values()])
-    left, _ = unmatched(filter(is_here, all_figures()), read_rows())
+    rows = [*old_rows, *new.values()]
+    write_rows(without_unused(rows, figures, config.places))
     print(f"{len(new)} rows written to {FILE.relative_to(ROOT)}")
-    for figure in left:
+    for figure in unmatched(figures, read_rows())[0]:
         print(f"no row yet: {figure.places}: {figure.name}: {figure.value}")
+
+
+def without_unused(rows: Iterable[Row], figures: Iterable[Row], places: Sequence[str]) -> list[Row]:
+    """Rows without these sections where they no longer have such a figure."""
+    unused = [
+        (one.name, one.value, one.places) for one in unmatched(figures, rows)[1] if one.places in places
+    ]
+    kept = []
+    for row in rows:
+        own = row.places.split(" ")
+        for place in [place for place in own if (row.name, row.value, place) in unused]:
+            unused.remove((row.name, row.value, place))
+            own.remove(place)
+        kept += [replace(row, places=" ".join(own))] if own else []
+    return kept
+
+
+def without_places(rows: Iterable[Row], config: FiguresConfig) -> list[Row]:
+    """Rows without those that the command gave in these sections, which are made anew."""
+    kept = []
+    for row in rows:
+        is_same = row.command == config.command and config.only in row.name
+        places = [place for place in row.places.split(" ") if not (is_same and place in config.places)]
+        kept += [replace(row, places=" ".join(places))] if places else []
+    return kept
 
 
 cli = Command(

@@ -244,14 +244,3 @@ def test_every_block_runs_in_order(page: str, tmp_path: Path, monkeypatch: pytes
                 assert is_installation or (words[0] == "make" and words[1] in targets), line
     assert {"parsing.run", "multiview.train", "multiview.search", "senteval_runner.run"} <= modules
     assert "MultiViewEncoder" in names
-
-
-def test_figures_are_those_of_the_results() -> None:
-    readme, results, structure, models = (
-        (ROOT / name).read_text(encoding="utf-8")
-        for name in ("README.md", "docs/results.md", "docs/structure.md", "docs/models.md")
-    )
-    side_by_side = models[models.index("## Side by side") : models.index("## The sentence encoder")]
-    cells = re.findall(r"^\|.*\|$", readme + side_by_side, re.MULTILINE)
-    figures = re.findall(r"\d+\.\d+", "\n".join(cells))
-    assert len(figures) > 50 and [figure for figure in figures if figure not in results + structure] == []
