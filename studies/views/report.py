@@ -120,7 +120,9 @@ def comparison(rows: Rows, pair: str) -> list[Table | Figure]:
         if row != best and (lead := ahead(rows.get(best, ()), seeds, task)):
             leads[row, name] = lead
     corrected = dict(zip(leads, holm([p for _, p in leads.values()]), strict=True))
-    texts = {key: f"p {p:.3f}{'*' if p < 0.05 else ''}" for key, p in corrected.items()}
+    texts = {
+        key: ("p < 0.001" if p < 0.001 else f"p {p:.3f}") + "*" * (p < 0.05) for key, p in corrected.items()
+    }
     lines: list[list[TableCell]] = []
     panels: dict[str, dict[str, tuple[list[float], str]]] = {name: {} for name in tasks}
     for row, seeds in rows.items():
