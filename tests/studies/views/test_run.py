@@ -201,7 +201,7 @@ def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: py
     label = "seq-const-both-words-toy-rate-0.05-seed3"
     models = read_json(Path("runs/pairs/scores") / label / "one" / "results.json")["config"]["models"]
     assert models == [f"runs/pairs/models/{label}?scale=runs/trees/toy"]
-    at_scale = report.partition("## Each number at one scale: means")[2]
+    at_scale = report.partition("## Each number at one scale: comparison")[2]
     [gain_in_report] = re.findall(
         r"\n\| seq,const, both words, toy, rate 0.05 \| 2 \| [^|]* \| (\S+) \[", at_scale
     )
