@@ -1,84 +1,88 @@
 """Score opposites and exchanged words: by the structure vector, shares of it, and the judge of pairs.
 
-    python -m benchmarks.opposites [--part development|scored] [--hans FILE] [--limit N] [--minilm-rows N]
+    python -m benchmarks.opposites [--part development|scored] [--hans FILE] [--rows N] [--keep FOLDER]
 
-The halves are those of :func:`tools.fit_judge.read_half`; the judges were fitted on the development half. It
-has the training rows of SICK and STS-B (without those of STS12, 14 and 16), and the scored half has the test
-rows and CANNOT's claims. The tables show the per cent of rows that are right (AP for HANS and PAWS, Spearman
-for STS-B and SICK-R); the area under the ROC curve; and the per cent of pairs that say otherwise which are
-accepted by the threshold that accepts 90 % of MRPC's true paraphrases. MULTIVIEW_DATA is the folder of the
-real data.
+The judges were fitted on the rows of the part ``development``; the scored ones share no sentence and no pair
+of antonyms with them (:mod:`tools.judge_rows`). Of every set, and for every encoder, at most ``--rows`` pairs
+are taken. The tables show the per cent of rows that are right (AP for HANS and PAWS, Spearman for STS-B and
+SICK-R); the area under the ROC curve; and the per cent of pairs that say otherwise which are accepted by the
+threshold that accepts 90 % of the paraphrases of a set. Intervals are of 95 %, over rows. MULTIVIEW_DATA is
+the folder of the real data. The last line is a list of all figures in JSON: name, value, low, high.
 """
 
 from __future__ import annotations
 
+import json
 import random
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
 from benchmarks import data_folder
-from benchmarks.structure import (
-    PairSet,
-    Values,
-    cosines_by,
-    has_minilm,
-    minilm_vectors,
-    precision_text,
-    print_table,
-    texts_of,
-)
+from benchmarks.encoding import MINILM, find_peer
+from benchmarks.structure import PairSet, Values, cosines_by, has_minilm, print_table, texts_of
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
 from multiview.judge import Judge
 from multiview.judge.judge import read_numbers
+from multiview.judge.weights import area_under_curve
 from multiview.model import MultiViewEncoder
+from multiview.names.opened import open_encoder
 from multiview.structure import poles
-from runtime.cli import Command, CountOrNone, configuration
+from parsing.trees.cache import TreeCache
+from runtime.cli import Command, Count, configuration
+from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.correlation import spearman
-from senteval_runner.protocol.cosine_tasks import nearer, nearest, opposite_scores
-from senteval_runner.protocol.statistics import grouped_mean, interval
-from tools.fit_judge import CAPTIONS, differing_words, read_half
+from senteval_runner.protocol.cosine_tasks import nearer, nearest
+from senteval_runner.protocol.statistics import grouped_mean, interval, resample_score
+from tools.fit_judge import KEEP
+from tools.judge_rows import CAPTIONS, Sides, differing_words, parsed, read_sides
+from tools.judge_rows import texts_of as texts_of_sides
 
 TRIPLETS = ("SemAntoNeg", *CAPTIONS)
-SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)
+SHARES = (0.0, 0.1, 0.15, 0.2)
 VECTOR_SETS = (*TRIPLETS, "Binding", "HANS", "PAWS", "STS-B", "SICK-R")
 JUDGED_SETS = ("PAWS", "MRPC", "swap", "replace", "SemAntoNeg", "Binding")
 ACCEPTANCE_SETS = ("SemAntoNeg", "PAWS", "swap object", "swap attribute", "claims", "Binding")
-DRAWS = 200
-Cell = Callable[[Values, str], str]
+PARAPHRASES = ("PAWS", "MRPC", "Quora")
+ACCEPTED_SHARE = 0.9
+DRAWS = 1000
+
+
+class Figure(NamedTuple):
+    """A figure and its interval, in per cent."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
 
 
 def first_pairs(pairs: PairSet, limit: int) -> PairSet:
-    """Return the first ``limit`` pairs in whole rows, at least one row; all if ``limit`` is 0."""
-    end = max(limit - limit % pairs.size, pairs.size) if limit else len(pairs.texts)
+    """Return the first ``limit`` pairs in whole rows, at least one row."""
+    end = max(limit - limit % pairs.size, pairs.size)
     return PairSet(pairs.gold[:end], pairs.texts[:end], pairs.size)
 
 
-def read_sets(data: Path, hans: Path | None, *, is_scored: bool) -> dict[str, PairSet]:
-    """Read the sets of a half, by name."""
-    pairs = read_half(data, is_scored=is_scored)
+def read_sets(sides: Sides, data: Path, hans: Path | None, *, is_scored: bool) -> dict[str, PairSet]:
+    """Return the sets of one side, by name."""
+    sizes = {"Binding": 2 * FILLINGS, **dict.fromkeys(TRIPLETS, 3)}
+    rows_by_set = sides.scored if is_scored else sides.fitted
+    pairs_by_set = {name: [pair for row in rows for pair in row] for name, rows in rows_by_set.items()}
     if hans:
         rows = list(task_pairs("HANS", hans))
-        pairs["HANS"] = random.Random(0).sample(rows, len(rows))  # the file is sorted by label
-    if is_scored:
-        claims = data / "structure/cannot_wikifactcheck_english_0.tsv"
-        pairs["claims"] = list(task_pairs("Opposites", claims))
-    sizes = {"Binding": 2 * FILLINGS, **dict.fromkeys(TRIPLETS, 3)}
-    sets = {name: PairSet.of(part, sizes.get(name, 1)) for name, part in pairs.items()}
-    folder, split = data / "senteval", "test" if is_scored else "train"
-    similarity = _graded_pairs(read_task("STSBenchmark", folder), split)
-    sets["STS-B"] = similarity if is_scored else _without_shared_pairs(similarity, folder)
-    sets["SICK-R"] = _graded_pairs(read_task("SICKRelatedness", folder), split)
+        pairs_by_set["HANS"] = random.Random(0).sample(rows, len(rows))  # the file is sorted by label
+    sets = {name: PairSet.of(pairs, sizes.get(name, 1)) for name, pairs in pairs_by_set.items()}
+    for name, task in (("STS-B", "STSBenchmark"), ("SICK-R", "SICKRelatedness")):
+        sets[name] = _graded_pairs(read_task(task, data / "senteval"), "test" if is_scored else "train")
     return sets
 
 
@@ -86,20 +90,6 @@ def _graded_pairs(task: TaskData, split: str) -> PairSet:
     rows = task.splits[split]
     texts = [(" ".join(a), " ".join(b)) for a, b in zip(rows.a, rows.b or [], strict=True)]
     return PairSet(np.array(rows.y, np.float64), texts)
-
-
-def _without_shared_pairs(similarity: PairSet, folder: Path) -> PairSet:
-    """Return STS-B without the pairs that other tasks have."""
-
-    def letters(pair: tuple[str, str]) -> frozenset[str]:
-        return frozenset(re.sub(r"\W", "", text.lower()) for text in pair)
-
-    pairs_of_others: set[frozenset[str]] = set()
-    for task in (read_task(name, folder) for name in ("STS12", "STS14", "STS16")):
-        for split in task.splits:
-            pairs_of_others |= {letters(pair) for pair in _graded_pairs(task, split).texts}
-    rows = [row for row, pair in enumerate(similarity.texts) if letters(pair) not in pairs_of_others]
-    return PairSet(similarity.gold[rows], [similarity.texts[row] for row in rows])
 
 
 @contextmanager
@@ -126,100 +116,151 @@ def without_antonyms(pairs: PairSet) -> Iterator[None]:
         cache.cache_clear()
 
 
-def vector_cell(sets: Mapping[str, PairSet], values: Values, name: str) -> str:
-    """Return the score of cosines on a set as text; "" where they are missing."""
-    if name not in values:
-        return ""
-    cosine, size = values[name], sets[name].size
-    gold = sets[name].gold[: len(cosine)]
+def listed_share(pairs: PairSet) -> float:
+    """Return the per cent of SemAntoNeg's rows whose two antonyms are opposed in the list."""
+    rows = zip(pairs.texts[::3], pairs.texts[2::3], strict=True)
+    words = [sorted(differing_words(no_not, paraphrase)) for (_, paraphrase), (_, no_not) in rows]
+    return 100 * float(np.mean([len(two) == 2 and poles.agreement(*two) < 0 for two in words]))
+
+
+def vector_figure(pairs: PairSet, name: str, cosine: Any) -> Figure:
+    """Return the score of cosines on a set."""
+    gold = pairs.gold
     if name in ("STS-B", "SICK-R"):
-        return f"{100 * spearman(gold, cosine):.1f}"
-    if size == 1:
-        return precision_text(gold, cosine)
-    right = 100.0 * (nearest(cosine) if size == 3 else nearer(cosine))
-    mean, (low, high) = grouped_mean(right, np.arange(len(right)) // (1 if size == 3 else FILLINGS))
-    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+        draws = _draws(len(gold))
+        values = [100 * spearman(gold[rows], cosine[rows]) for rows in draws]
+        return Figure(100 * spearman(gold, cosine), *interval(np.array(values)))
+    if pairs.size == 1:
+        result = TaskResult(task="", metrics={}, dim=0, rows={}, gold={"": gold}, predictions={"": cosine})
+        score = resample_score(result, "ap")
+        return Figure(score.score, *interval(score.resamples_R))
+    right = 100.0 * (nearest(cosine) if pairs.size == 3 else nearer(cosine))
+    mean, bounds = grouped_mean(right, np.arange(len(right)) // (1 if pairs.size == 3 else FILLINGS))
+    return Figure(mean, *bounds)
 
 
-def judged_cell(sets: Mapping[str, PairSet], values: Values, group: str) -> str:
-    """Return the area under the ROC curve as text; a triplet has one pair of either kind."""
+def _draws(count: int, size: int = 1) -> list[Any]:
+    """Draw rows of ``size`` neighbouring items, as many as there are, :data:`DRAWS` times."""
+    generator, rows = np.random.default_rng(0), np.arange(count).reshape(-1, size)
+    return [generator.choice(rows, len(rows)).ravel() for _ in range(DRAWS)]
+
+
+def judged_figure(sets: Mapping[str, PairSet], values: Values, group: str) -> Figure:
+    """Return the area under the ROC curve; a triplet has one pair of either kind."""
     names = [name for name in sets if name.split()[0] == group]
-    gold = np.concatenate([sets[name].gold[: len(values[name])] for name in names])
+    gold = np.concatenate([sets[name].gold for name in names])
     scores = np.concatenate([values[name] for name in names])
     size = sets[names[0]].size
     if size == 3:
         gold, scores = (column.reshape(-1, 3)[:, :2].ravel() for column in (gold, scores))
         size = 2
-    generator, rows = np.random.default_rng(0), np.arange(len(gold)).reshape(-1, size)
-    samples = [generator.choice(rows, len(rows)).ravel() for _ in range(DRAWS)]
-    low, high = interval(np.array([100 * roc_auc_score(gold[sample], scores[sample]) for sample in samples]))
-    return f"{100 * roc_auc_score(gold, scores):.1f} [{low:.1f}, {high:.1f}]"
+    areas = [100 * area_under_curve(scores[rows], gold[rows] == 1) for rows in _draws(len(gold), size)]
+    return Figure(100 * area_under_curve(scores, gold == 1), *interval(np.array(areas)))
 
 
-def accepted_cell(sets: Mapping[str, PairSet], values: Values, name: str) -> str:
-    """Return the per cent of pairs that say otherwise which are accepted with 90 % of MRPC's paraphrases."""
-    gold = {part: sets[part].gold[: len(values[part])] for part in ("MRPC", name)}
-    scores = {"paraphrases": values["MRPC"][gold["MRPC"] == 1], name: values[name][gold[name] == 0]}
-    return f"{opposite_scores(scores)[0][f'{name}.accepted']:.1f}"
+def accepted_figure(sets: Mapping[str, PairSet], values: Values, paraphrases: str, name: str) -> Figure:
+    """Return the per cent of pairs that say otherwise accepted with 90 % of a set's paraphrases."""
+    same = values[paraphrases][sets[paraphrases].gold == 1]
+    pairs = sets[name]
+    others, is_other = values[name], pairs.gold == 0
 
+    def accepted(same_rows: Any, rows: Any) -> float:
+        threshold = np.quantile(same[same_rows], 1 - ACCEPTED_SHARE)
+        return 100 * float((others[rows][is_other[rows]] >= threshold).mean())
 
-def table(title: str, columns: Iterable[str], rows: Mapping[str, Values], cell: Cell) -> None:
-    """Print a table of the cells of each row."""
-    cells = {name: {column: cell(values, column) for column in columns} for name, values in rows.items()}
-    print_table("opposites", title, cells)
+    draws = zip(_draws(len(same)), _draws(len(others), pairs.size), strict=True)
+    drawn = np.array([accepted(*rows) for rows in draws])
+    return Figure(accepted(slice(None), slice(None)), *interval(drawn))
 
 
 @configuration
 class OppositesConfig:
     """Options of ``python -m benchmarks.opposites``."""
 
-    part: Literal["development", "scored"] = "development"
-    """Which half of the sets."""
+    part: Literal["development", "scored"] = "scored"
+    """Which rows."""
     hans: Path | None = None
     """HANS's heuristics_evaluation_set.txt, of which all rows of lexical overlap are read."""
-    limit: CountOrNone = 0
-    """Pairs of each set at most, in whole rows; 0 is all."""
-    minilm_rows: CountOrNone = 1200
-    """As many of each set for MiniLM, where it is installed."""
+    rows: Count = 1000
+    """Pairs of each set at most, in whole rows."""
+    keep: Path = KEEP
+    """Folder where trees, and MiniLM's vectors, are kept."""
 
 
-def main(options: OppositesConfig) -> None:
-    """Print the tables, each also as a line of JSON."""
-    source = MultiViewEncoder.load("builtin", "cpu")
-    complete_sets = read_sets(data_folder(), options.hans, is_scored=options.part == "scored")
-    sets = {name: first_pairs(pair_set, options.limit) for name, pair_set in complete_sets.items()}
-    _, numbers = read_numbers(
-        [pair for pair_set in sets.values() for pair in pair_set.texts], TextSource.of(source)
-    )
+def read_values(
+    sets: Mapping[str, PairSet], trees: TreeCache, keep: Path
+) -> tuple[dict[str, Values], dict[str, Values]]:
+    """Return the cosines of every vector, and the scores of judges and cosines, for every set."""
+    encoder = MultiViewEncoder.load("builtin", "cpu")
+    source = TextSource.of(encoder)
+    pairs = [pair for pair_set in sets.values() for pair in pair_set.texts]
+    _, numbers = read_numbers(pairs, source, trees=trees)
     ends = np.cumsum([len(pair_set.texts) for pair_set in sets.values()])[:-1]
     numbers_by_set = dict(zip(sets, np.split(numbers, ends), strict=True))
-    encoders = {"builtin": cosines_by(sets, source.encode(texts_of(sets), structure=0))}
-    structure = cosines_by(sets, source.structure_vectors(texts_of(sets)))
+    texts = texts_of(sets)
+    meanings = {"builtin": cosines_by(sets, encoder.encode(texts, structure=0))}
+    structure = cosines_by(sets, encoder.structure_vectors(texts))
     if has_minilm():
-        smaller_sets = {name: first_pairs(pair_set, options.minilm_rows) for name, pair_set in sets.items()}
-        encoders["MiniLM"] = cosines_by(smaller_sets, minilm_vectors(texts_of(smaller_sets)))
+        minilm = open_encoder(find_peer(MINILM), cache=keep / "vectors")
+        meanings["MiniLM"] = cosines_by(sets, minilm([text.split(" ") for text in texts]))
+    vectors: dict[str, Values] = {"structure alone": structure}
     with without_antonyms(sets["SemAntoNeg"]):
         rows = {"SemAntoNeg": sets["SemAntoNeg"]}
-        control = cosines_by(rows, source.structure_vectors(texts_of(rows)))
-    vectors: dict[str, Values] = {"structure alone": structure, "structure, without these antonyms": control}
-    for name, cosines_by_set in encoders.items():
+        vectors["structure, without these antonyms"] = cosines_by(
+            rows, encoder.structure_vectors(texts_of(rows))
+        )
+    for name, cosines_by_set in meanings.items():
         for share in SHARES:
             vectors[f"{name}, share {share}"] = {
-                part: (1 - share) * cosine + share * structure[part][: len(cosine)]
+                part: (1 - share) * cosine + share * structure[part]
                 for part, cosine in cosines_by_set.items()
             }
-    judges = {name: Judge.load(name, source=source).weights for name in ("pairs", "pairs-without-mrpc")}
+    judges = {name: Judge.load(name, source=source).weights for name in ("pairs", "pairs-with-mrpc")}
     scorers: dict[str, Values] = {
         f"judge {name}": {part: weights.probabilities(part_nF) for part, part_nF in numbers_by_set.items()}
         for name, weights in judges.items()
     }
-    meanings = [f"{name}, share 0.0" for name in encoders]
-    scorers |= {name: vectors[name] for name in (*meanings, "structure alone", "builtin, share 0.15")}
-    table("vector", [name for name in VECTOR_SETS if name in sets], vectors, partial(vector_cell, sets))
-    table("area under ROC", JUDGED_SETS, scorers, partial(judged_cell, sets))
-    names = [name for name in ACCEPTANCE_SETS if name in sets]
-    scored_rows = {name: scorers[name] for name in ("judge pairs", *meanings)}
-    table("accepted with 90 % of MRPC", names, scored_rows, partial(accepted_cell, sets))
+    names = [f"{name}, share 0.0" for name in meanings]
+    return vectors, scorers | {
+        name: vectors[name] for name in (*names, "structure alone", "builtin, share 0.15")
+    }
+
+
+def main(options: OppositesConfig) -> None:
+    """Print the tables, each also as a line of JSON, and all figures."""
+    data = data_folder()
+    sides = read_sides(data)
+    complete_sets = read_sets(sides, data, options.hans, is_scored=options.part == "scored")
+    trees = parsed(texts_of_sides(sides), options.keep)
+    sets = {name: first_pairs(pair_set, options.rows) for name, pair_set in complete_sets.items()}
+    print({name: (len(pair_set.texts), sides.dropped.get(name, 0)) for name, pair_set in sets.items()})
+    vectors, scorers = read_values(sets, trees, options.keep)
+    others = [part for part in ACCEPTANCE_SETS if part in sets]
+    tables: dict[str, dict[str, dict[str, Figure]]] = {"vector": {}, "area under ROC": {}}
+    for name, values in vectors.items():
+        parts = [part for part in VECTOR_SETS if part in values]
+        tables["vector"][name] = {part: vector_figure(sets[part], part, values[part]) for part in parts}
+    for name, values in scorers.items():
+        areas = {group: judged_figure(sets, values, group) for group in JUDGED_SETS}
+        tables["area under ROC"][name] = areas
+    compared = [name for name in scorers if name.startswith(("judge", "MiniLM"))]
+    for same in (name for name in PARAPHRASES if name in sets):
+        tables[f"accepted with 90 % of {same}"] = {
+            name: {part: accepted_figure(sets, scorers[name], same, part) for part in others}
+            for name in compared
+        }
+    share = listed_share(complete_sets["SemAntoNeg"])
+    figures = [{"name": f"antonyms in the list, {options.part}", "value": share, "low": None, "high": None}]
+    for title, rows in tables.items():
+        columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+        cells = {name: {column: str(row.get(column, "")) for column in columns} for name, row in rows.items()}
+        print_table("opposites", title, cells)
+        figures += [
+            {"name": f"{title}, {name}, {column}", **figure._asdict()}
+            for name, row in rows.items()
+            for column, figure in row.items()
+        ]
+    print(json.dumps(figures))
 
 
 cli = Command(OppositesConfig, main, "benchmarks.opposites", "Opposites, and the judge of pairs.")

@@ -152,7 +152,7 @@ def _rows(path: Path) -> Iterator[tuple[int, _Cells]]:
     header: list[str] = []
     try:
         for row in table:
-            cells = [cell.strip() if is_csv else _unquote(cell.strip()) for cell in row]
+            cells = [cell.strip() if is_csv else unquote(cell.strip()) for cell in row]
             if not header:
                 header = cells
             elif any(cells):
@@ -165,7 +165,8 @@ def _rows(path: Path) -> Iterator[tuple[int, _Cells]]:
         raise UserError(f"{path}:{table.line_num}: cannot be read as CSV ({error})") from None
 
 
-def _unquote(cell: str) -> str:
+def unquote(cell: str) -> str:
+    """Take the quotes off a cell of a TSV that stands in quotes, within which quotes are doubled."""
     if len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', ""):
         return cell[1:-1].replace('""', '"').strip()
     return cell

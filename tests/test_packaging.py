@@ -2,6 +2,7 @@
 
 import configparser
 import email
+import json
 import re
 import shutil
 import zipfile
@@ -82,9 +83,15 @@ def test_version_and_licences_of_code_and_weights_are_in_the_wheel(files: dict[s
     metadata = email.message_from_bytes(files[f"{folder}/METADATA"])
     texts = [files[f"{folder}/licenses/{name}"].decode() for name in metadata.get_all("License-File")]
     assert metadata["Version"] == runtime.__version__
-    assert metadata["License-Expression"] == "Apache-2.0 AND CC-BY-SA-4.0 AND LicenseRef-WordNet-3.0"
-    assert "Apache License" in texts[0] and "Attribution-ShareAlike 4.0 International" in texts[1]
-    assert "WordNet 3.0 Copyright 2006 by Princeton University" in texts[2]
+    names = [Path(name).stem for name in metadata.get_all("License-File")]
+    assert {*names[1:], "Apache-2.0"} == {*metadata["License-Expression"].split(" AND ")}
+    beginnings = ("Apache License", "Attribution 4.0 International", "Attribution-ShareAlike 4.0", "research")
+    assert all(beginning in text for beginning, text in zip(beginnings, texts, strict=False))
+    assert "Google LLC" in texts[4] and "WordNet 3.0 Copyright 2006 by Princeton University" in texts[5]
+    for name in ("pairs", "pairs-with-mrpc"):
+        licence = json.loads(files[f"multiview/judge/{name}.json"])["about"]["licence"]
+        assert {*licence.split(" AND ")} <= {*metadata["License-Expression"].split(" AND ")}
+        assert ("MRPC" in licence) == (name == "pairs-with-mrpc")
 
 
 def test_data_files_are_in_the_wheel(files: dict[str, bytes]) -> None:

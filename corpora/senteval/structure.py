@@ -80,16 +80,19 @@ class Triplet:
 def triplets(part: str, fillings: int = FILLINGS) -> list[Triplet]:
     """Return the triplets of a part, ``development`` or ``test``, every frame filled with words at random."""
     generator = random.Random(f"{part} 0")
-    words = {row["class"]: [w.split() for w in row["words"].split("; ")] for row in _rows("words.tsv", part)}
+    words = {
+        row["class"]: [w.split() for w in row["words"].split("; ")] for row in part_rows("words.tsv", part)
+    }
     triplets_of_part = []
-    for number, row in enumerate(_rows("frames.tsv", part)):
+    for number, row in enumerate(part_rows("frames.tsv", part)):
         frame = (row["anchor"], row["same"], row["other"])
         for _ in range(fillings):
             triplets_of_part.append(Triplet(row["kind"], number, *_fill_frame(frame, words, generator)))
     return triplets_of_part
 
 
-def _rows(file: str, part: str) -> Iterator[dict[str, str]]:
+def part_rows(file: str, part: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a part of ``frames.tsv`` or ``words.tsv``."""
     with open(FOLDER / file, encoding="utf-8", newline="") as lines:
         yield from (row for row in csv.DictReader(lines, delimiter="\t") if row["split"] == part)
 

@@ -29,6 +29,8 @@ _NUMBER_WORDS = (
 _DIGITS = {word: str(value) for value, word in enumerate(_NUMBER_WORDS.split())}
 _ENDINGS = {"ies": "y", "ied": "y", "es": "", "s": "", "ed": "", "ing": ""}
 """Endings of inflected forms, each with what stands there in the base."""
+TABLES = (_DIGITS, _ENDINGS, MAX_WORDS)
+"""The tables by which words are compared."""
 
 
 class WordClass(IntEnum):

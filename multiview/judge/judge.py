@@ -5,6 +5,7 @@ Legend of dimension suffixes: n pairs, F numbers of a pair, D size of a vector.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from corpora.characters import plain
 from corpora.sentences import describe_value, read_elements, read_pairs
 from multiview.judge.weights import NUMBERS, STRENGTH, Floats, Weights
 from runtime.errors import UserError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:  # they import torch
     from multiview.folder.reading import TextSource
     from multiview.judge.facts import PairFacts
     from multiview.judge.reasons import Reason
+    from parsing.trees.cache import TreeCache
 
 Text = str | tuple[str, ...]
 JUDGE_FOLDER = Path(__file__).parent
@@ -31,9 +34,15 @@ BATCH = 512
 
 
 def read_numbers(
-    pairs: Sequence[tuple[Text, Text]], source: TextSource, encoder: Any = None
+    pairs: Sequence[tuple[Text, Text]],
+    source: TextSource,
+    encoder: Any = None,
+    trees: TreeCache | None = None,
 ) -> tuple[PairFacts, Floats]:
-    """Parse the sentences of pairs, each once, and return their facts and the pairs' numbers, [n, F]."""
+    """Parse the sentences of pairs, each once, and return their facts and the pairs' numbers, [n, F].
+
+    Sentences that are in ``trees`` are not parsed.
+    """
     import torch
 
     with loading():
@@ -46,7 +55,7 @@ def read_numbers(
     place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs], np.int64)
     texts = list(places)
     with torch.inference_mode(), torch_threads(1):
-        facts = read_pairs(source.reader.batches(texts, {"tokens", "dep"}, None, BATCH), place_n2)
+        facts = read_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, BATCH), place_n2)
         numbers = compute_numbers(facts, source.words)
     if encoder is not None:
         strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
@@ -99,9 +108,8 @@ class Judge:
 
         A file that is missing, and a judge that was fitted beside another encoder, are a UserError.
         """
-        path = path_of(name, "judge")
         judges_in_package = {file.stem: file for file in JUDGE_FOLDER.glob("*.json")}
-        weights = Weights.load(judges_in_package.get(str(path), path))
+        weights = Weights.load(judges_in_package.get(str(name)) or path_of(name, "judge"))
         fitted_beside, present = weights.about.get("encoder", ""), _name_of(encoder)
         if fitted_beside != present:
             fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
@@ -173,9 +181,9 @@ class Judge:
 
 
 def _normalise(text: Text) -> str:
-    """Take off capitals, blanks beyond one, and a full stop or exclamation mark at the end."""
-    words = " ".join(text.split() if isinstance(text, str) else text).casefold()
-    return words.rstrip(" .!") or words
+    """Take off capitals, print forms, quotation marks, blanks beyond one, and a full stop or ! at the end."""
+    words = plain(" ".join(text.split() if isinstance(text, str) else text)).casefold()
+    return re.sub(r"(?<!\w)['\"“”„«»]|['\"“”„«»](?!\w)", "", words).rstrip(" .!") or words
 
 
 @loading()

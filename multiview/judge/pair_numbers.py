@@ -130,11 +130,9 @@ def _items_of_pairs(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
 
 def _match(key: Ints, sign: Ints, other_key: Ints, other_sign: Ints) -> Ints:
     """Return 1 where the other side has the key, -1 where it has it with the other sign only, else 0."""
-    if not len(other_key):
-        return np.zeros(len(key), np.int64)
-    sorted_keys, place = np.unique(other_key, return_index=True)
-    nearest = np.minimum(np.searchsorted(sorted_keys, key), len(sorted_keys) - 1)
-    return np.where(sorted_keys[nearest] == key, sign * other_sign[place[nearest]], 0)
+    there = 2 * other_key + (other_sign > 0)
+    has_same, has_other_sign = (np.isin(2 * key + (wanted > 0), there) for wanted in (sign, -sign))
+    return np.where(has_same, 1, -has_other_sign.astype(np.int64))
 
 
 def _single_words(side: Words) -> tuple[Ints, Ints]:
@@ -207,16 +205,20 @@ class Comparison:
 
     @cached_property
     def opposed_and_agreeing(self) -> tuple[Floats, Floats]:
-        """Count the words of each pair that are opposed, and those that agree without being the same."""
-        (a, b), bases = self.words, list(self.pairs.forms.bases)
+        """Count the words that are opposed, and those that agree without being the same.
+
+        What both sides have counts: the smaller number of the two, so that a pair has one either way round.
+        """
+        bases = list(self.pairs.forms.bases)
         pole_numbers: dict[str, int] = {}
-        word_K, key_a, sign_a = _poles_of_lone_words(a, bases, pole_numbers)
-        _, key_b, sign_b = _poles_of_lone_words(b, bases, pole_numbers)
-        match_K = _match(key_a, sign_a, key_b, sign_b)
-        opposed_words = np.unique(word_K[match_K < 0])
-        agreeing_words = np.unique(word_K[match_K > 0])
-        is_turned = (a.match < 0) & a.is_compared
-        return a.count(opposed_words) + a.count(is_turned), a.count(agreeing_words)
+        poles_a, poles_b = (_poles_of_lone_words(side, bases, pole_numbers) for side in self.words)
+        counts = []
+        for side, own, others in ((self.words[0], poles_a, poles_b), (self.words[1], poles_b, poles_a)):
+            match_K = _match(*own[1:], *others[1:])
+            opposed, agreeing = (side.count(np.unique(own[0][is_it])) for is_it in (match_K < 0, match_K > 0))
+            counts.append((opposed + side.count((side.match < 0) & side.is_compared), agreeing))
+        (opposed_a, agreeing_a), (opposed_b, agreeing_b) = counts
+        return np.minimum(opposed_a, opposed_b), np.minimum(agreeing_a, agreeing_b)
 
     @cached_property
     def moves(self) -> tuple[Floats, Ints]:

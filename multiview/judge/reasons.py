@@ -88,7 +88,10 @@ def _with_not(text: str, sign: int) -> str:
 
 
 def _words_of(pairs: PairFacts, row: int) -> dict[int, Form]:
-    """Return the content words and particles of a sentence by the numbers of their bases."""
+    """Return the content words and particles of a sentence by the numbers of their bases.
+
+    The sign is 0 where a sentence has a word with both, as *on* in "on or off".
+    """
     facts, words = pairs.facts, dict[int, Form]()
     start = int(facts.word_count[:row].sum())
     for word in range(start, start + int(facts.word_count[row])):
@@ -99,7 +102,9 @@ def _words_of(pairs: PairFacts, row: int) -> dict[int, Form]:
             keeps_case = word_class in (WordClass.NUMBER, WordClass.NAME)
             text = _with_not(form.text if keeps_case else form.text.lower(), sign)
             word_there = Form(text, form.base, form.base_number, form.sign * sign, word_class, is_content)
-            words.setdefault(form.base_number, word_there)
+            known = words.setdefault(form.base_number, word_there)
+            if known.sign != word_there.sign:
+                words[form.base_number] = known._replace(sign=0)
     return words
 
 
@@ -109,7 +114,7 @@ def reasons_of(pairs: PairFacts, pair: int) -> list[Reason]:
     shared_bases = words_a.keys() & words_b.keys()
     reasons = []
     for base in words_a:
-        if base in words_b and words_a[base].sign != words_b[base].sign:
+        if base in words_b and words_a[base].sign * words_b[base].sign < 0:
             kind = "opposite" if words_a[base].word_class == WordClass.PARTICLE else "negation"
             reasons.append(Reason(kind, words_a[base].text, words_b[base].text))
     for binding in bindings(pairs, pair):

@@ -14,10 +14,12 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from scipy.special import expit
+from scipy.stats import rankdata
 
+from corpora.characters import VERSION
 from runtime.cli import config_from_json, configuration
 from runtime.errors import UserError
-from runtime.files import output_file, path_of, read_record, write_record
+from runtime.files import json_digest, output_file, path_of, read_record, write_record
 
 Floats = NDArray[np.float64]
 NUMBERS: Mapping[str, str] = {
@@ -30,8 +32,8 @@ NUMBERS: Mapping[str, str] = {
     "every word": "share of all words that both have, function words too: a red hat | the red hat",
     "rare words": "share of shared words where it is less, rare words weighing more: he came | Tom came",
     "near words": "rare words, where another word counts as its nearest: a red car | a red automobile",
-    "opposites": "words opposed to words of the other: good | bad; good | not good; on | off",
-    "agreeing": "words that agree with words of the other: not good | bad",
+    "opposites": "words opposed to words of the other, on both sides: good | bad; good | not good",
+    "agreeing": "words that agree with other words of the other, on both sides: not good | bad",
     "negation": "whether one sentence denies an odd number of words and the other does not: good | not good",
     "numbers": "numbers that the other lacks, on both sides: two hats | three hats",
     "names": "names that the other lacks, on both sides: Rome | Paris",
@@ -52,6 +54,8 @@ NUMBERS: Mapping[str, str] = {
 """The numbers of a pair, each with its meaning and an example."""
 STRENGTH = 5.0
 """Strength of the ridge, for a thousand pairs."""
+MOST_LEVELS = 20
+"""Levels of what a judge is about."""
 MIN_DEVIATION = 1e-5
 """Numbers that vary less are always the same but for rounding."""
 _Number = Annotated[float, Ge(-1e9), Le(1e9)]
@@ -69,6 +73,8 @@ class Weights:
     mean: list[_Number]
     deviation: list[Annotated[float, Ge(1e-6), Le(1e9)]]
     weight: list[_Number]
+    tables: str
+    """The digest of the word classes, opposites and rules that the numbers are counted by."""
     about: dict[str, Any]
     """Data, licences and the encoder of the meanings."""
 
@@ -100,7 +106,14 @@ class Weights:
             if np.abs(step_W).max() < 1e-6:
                 break
         mean, deviation, weight = (np.round(x, 6).tolist() for x in (mean_F, deviation_F, weight_W))
-        return cls(numbers=[*NUMBERS], mean=mean, deviation=deviation, weight=weight, about=about or {})
+        return cls(
+            numbers=[*NUMBERS],
+            mean=mean,
+            deviation=deviation,
+            weight=weight,
+            tables=digest_of_tables(),
+            about=about or {},
+        )
 
     def probabilities(self, numbers_nF: Floats) -> Floats:
         """Return the probability that both sentences say the same, [n]."""
@@ -111,6 +124,11 @@ class Weights:
     def save(self, path: Path) -> None:
         """Write JSON; a UserError says that no file can have that name, or that ``about`` is no JSON."""
         path = output_file(path_of(path, "judge"))
+        if not _is_plain(self.about):
+            raise UserError(
+                f"{path}: what the judge is about is no JSON, or nested more than {MOST_LEVELS} times: keys "
+                "are text, values text, numbers, lists and mappings of these"
+            )
         try:
             write_record(path, asdict(self))
         except (TypeError, ValueError) as error:
@@ -122,10 +140,39 @@ class Weights:
         weights, count = config_from_json(cls, read_record(path), where=path), len(NUMBERS)
         if weights.numbers != [*NUMBERS]:
             raise UserError(f"{path}: no judge, or one of other numbers of a pair; fit it anew")
+        if weights.tables != digest_of_tables():
+            raise UserError(f"{path}: fitted on other opposites or classes of words than these; fit it anew")
         sizes = [len(weights.mean), len(weights.deviation), len(weights.weight)]
         if sizes != [count, count, 1 + count + count * (count + 1) // 2]:
             raise UserError(f"{path}: its weights do not fit its numbers; fit it anew")
         return weights
+
+
+def area_under_curve(score_n: Floats, is_same_n: NDArray[np.bool_]) -> float:
+    """Return how often a pair that says the same has a higher score than another; ties count half."""
+    count = int(is_same_n.sum())
+    rank_sum = float(rankdata(score_n)[is_same_n].sum())
+    return (rank_sum - count * (count + 1) / 2) / (count * (len(score_n) - count))
+
+
+def digest_of_tables() -> str:
+    """Return the digest of everything but code that decides a pair's numbers."""
+    from multiview.judge import facts  # here, as they import torch
+    from multiview.structure import negation, poles
+    from parsing.trees.role_rules import TABLES
+
+    rules = [negation.NEGATION_RULES, negation.PARTICLES, negation.UNIVERSAL, poles.TABLES, facts.TABLES]
+    return json_digest([*NUMBERS, VERSION, repr(rules), repr(TABLES)], 16)
+
+
+def _is_plain(value: Any, levels: int = 0) -> bool:
+    """Tell whether JSON gives a value back as it is."""
+    if isinstance(value, Mapping):
+        value, keys = [*value.values()], [*value]
+        return all(isinstance(key, str) for key in keys) and _is_plain(value, levels)
+    if isinstance(value, list | tuple):
+        return levels < MOST_LEVELS and all(_is_plain(part, levels + 1) for part in value)
+    return isinstance(value, str | int | float | None)
 
 
 def _design(numbers_nF: Floats, mean_F: Floats, deviation_F: Floats) -> Floats:

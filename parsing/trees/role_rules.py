@@ -192,3 +192,5 @@ def _table(rules: Sequence[ClauseRule | DependentRule]) -> np.recarray[Any, Any]
 
 
 CLAUSE_TABLE, DEPENDENT_TABLE = _table(CLAUSE_RULES), _table(DEPENDENT_RULES)
+TABLES = (_ROWS, ROLES, CLAUSE_TABLE.tolist(), DEPENDENT_TABLE.tolist())
+"""All that decides arcs but code."""

@@ -1,7 +1,9 @@
 """The judge of pairs: what it says, why, and how it is fitted, saved and refused."""
 
 import pickle
+import re
 import time
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multiview.judge import NUMBERS, Judge
-from multiview.judge.__main__ import cli
+from multiview.judge import NUMBERS, Judge, facts
+from multiview.judge.__main__ import cli, read_file
 from multiview.judge.facts import MAX_WORDS
 from multiview.judge.judge import JUDGE_FOLDER, read_numbers
-from multiview.judge.weights import Weights
+from multiview.judge.weights import Weights, area_under_curve
+from multiview.structure import negation, poles
+from parsing.trees import role_rules
 from runtime.errors import UserError
 from runtime.files import read_record, write_record
 
@@ -81,6 +85,11 @@ def test_a_synonym_is_accepted_more_readily_than_an_opposite(judge: Judge) -> No
         ("The cat sat.", "The cat sat."),
         ("The camera should be enabled.", "the  camera should be enabled"),
         ("He came!", ("He", "came", ".")),
+        ("I don't know.", "I don’t know."),
+        ("The café is open.", unicodedata.normalize("NFD", "The café is open.")),
+        ("It is cooperation.", "It is co\u00adoperation."),
+        ("It is open.", "It\u200b is open."),
+        ("Press on and off.", "Press ‘on’ and “off”."),
     ],
 )
 def test_a_sentence_says_the_same_as_itself(judge: Judge, a: Any, b: Any) -> None:
@@ -96,6 +105,24 @@ def test_a_pair_is_the_same_alone_in_a_batch_and_the_other_way(judge: Judge) -> 
     assert probabilities == pytest.approx([judge(*pair).probability for pair in pairs], abs=1e-5)
     assert probabilities[0] == pytest.approx(probabilities[3], abs=1e-5)
     assert judge.pairs([]) == []
+    # A word with its opposite on one side alone, several opposites, a repeated word, another count of words.
+    sentences = (
+        *("It is on.", "Is it on or off?", "Turn it off and on.", "It is not off.", "Up and down.", ""),
+        *(
+            "A good man is bad.",
+            "Bad men are evil and good.",
+            "He is not good and not bad.",
+            "Two men, 3 men.",
+        ),
+        *("The lawyer praised the doctor, the doctor the lawyer.", "In May Anna came to Rome from Rome."),
+    )
+    every_pair = [(a, b) for a in sentences for b in sentences]
+    one_way, other_way = (read_numbers([p[::d] for p in every_pair], judge.source)[1] for d in (1, -1))
+    np.testing.assert_allclose(one_way, other_way, atol=1e-6)
+    for a, b in (("Turn it on and off.", "Turn it off and on again."), ("It is on.", "Is it off or on?")):
+        assert judge(a, b).numbers["opposites"] == 0 and not [
+            r for r in judge(a, b).reasons if r.kind != "missing"
+        ]
     assert [judgement.probability for judgement in judge.pairs(np.array(pairs))] == probabilities
     tokens = judge(("The", "lawyer", "praised", "the", "doctor", "."), SAME[1])
     assert tokens.probability == pytest.approx(probabilities[0], abs=1e-5)
@@ -130,7 +157,7 @@ def test_a_judge_of_ones_own_is_saved_as_json(judge: Judge, tmp_path: Path) -> N
         with pytest.raises(UserError, match=f"was fitted beside Counts, not {name}"):
             Judge.load(tmp_path / "own.json", encoder=encoder, source=judge.source)
     with pytest.raises(UserError, match="was fitted beside no encoder"):
-        Judge.load("pairs-without-mrpc", encoder=Counts(), source=judge.source)
+        Judge.load("pairs-with-mrpc", encoder=Counts(), source=judge.source)
 
 
 TWO = [SAME, SWAPPED]
@@ -180,11 +207,40 @@ def test_numbers_that_hardly_vary_do_not_leave_a_deviation_of_zero(tmp_path: Pat
     assert Weights.load(tmp_path / "own.json").deviation[0] == 1
 
 
-@pytest.mark.parametrize("value", [{1}, float("nan"), "\ud800"])
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+DEEP: dict[str, Any] = {}
+for _ in range(300):
+    DEEP = {"a": DEEP}
+
+
+@pytest.mark.parametrize("value", [{1}, float("nan"), "\ud800", CIRCLE, DEEP, {1: 2, "1": 3}, {None: 1}])
 def test_what_the_judge_is_about_is_json(judge: Judge, tmp_path: Path, value: Any) -> None:
     weights = replace(judge.weights, about={"x": value})
     with pytest.raises(UserError, match="no JSON"):
         weights.save(tmp_path / "own.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_judge_fitted_on_other_tables_is_refused(judge: Judge, tmp_path: Path, monkeypatch) -> None:
+    judge.save(tmp_path / "own.json")
+    for module, name in (
+        (poles, "TABLES"),
+        (facts, "TABLES"),
+        (negation, "PARTICLES"),
+        (role_rules, "TABLES"),
+    ):
+        with monkeypatch.context() as changed, pytest.raises(UserError, match=r"own\.json: .* fit it anew"):
+            changed.setattr(module, name, ())
+            Weights.load(tmp_path / "own.json")
+    assert Weights.load(tmp_path / "own.json").tables == judge.weights.tables
+
+
+def test_a_file_may_be_called_like_a_judge_in_the_package(judge: Judge, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    replace(judge.weights, about={"mine": 1}).save(Path("pairs"))
+    assert Judge.load("./pairs", source=judge.source).weights.about == {"mine": 1}
+    assert "data" in Judge.load("pairs", source=judge.source).weights.about
 
 
 def test_judgements_are_compared_hashed_and_pickled(judge: Judge) -> None:
@@ -210,7 +266,7 @@ def test_the_command_judges_a_pair_or_a_table(tmp_path: Path, capsys, refusal) -
     assert cli([*SWAPPED]) == 0
     assert "roles: agent of praised: lawyer | doctor" in capsys.readouterr().out
     (tmp_path / "pairs.tsv").write_text("\t".join(SAME) + "\n" + "\t".join(SWAPPED) + "\n")
-    assert cli([str(tmp_path / "pairs.tsv"), "--judge", "pairs-without-mrpc"]) == 0
+    assert cli([str(tmp_path / "pairs.tsv"), "--judge", "pairs-with-mrpc"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert float(rows[0][0]) > 0.5 > float(rows[1][0]) and rows[1][3].startswith("roles: ")
     for alone in (str(tmp_path / "none.tsv"), "The cat sat. " * 30):
@@ -219,3 +275,73 @@ def test_the_command_judges_a_pair_or_a_table(tmp_path: Path, capsys, refusal) -
     assert "holds no rows" in refusal(cli, tmp_path / "empty.tsv")
     (tmp_path / "bad.json").write_text("{}")
     assert "bad.json" in refusal(cli, *SAME, "--judge", tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs", "labels"),
+    [
+        ('He said "no" to it.\tNo.\n', [('He said "no" to it.', "No.")], []),
+        ('"He said ""no"" to it."\t"No."\n', [('He said "no" to it.', "No.")], []),
+        ("A.\tB.\t1\nC.\tD.\t0\n", [("A.", "B."), ("C.", "D.")], [1, 0]),
+        ("sentence1\tsentence2\nA.\tB.\n", [("A.", "B.")], []),
+        ("id\tlabel\tsentence2\tsentence1\n7\t1\tB.\tA.\n", [("A.", "B.")], [1]),
+        ("A\u2028B.\tC.\n", [("A\u2028B.", "C.")], []),
+    ],
+)
+def test_rows_of_a_file(tmp_path: Path, text: str, pairs: list[tuple[str, str]], labels: list[int]) -> None:
+    (tmp_path / "pairs.tsv").write_text(text, encoding="utf-8")
+    assert read_file(tmp_path / "pairs.tsv") == (pairs, labels)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"The caf\xe9.\tThe cafe.\n", "pairs.tsv:1: not UTF-8"),
+        (b"A.\tB.\t1\nC.\tD.\n", "pairs.tsv:2: expected 3 cells"),
+        (b"A.\tB.\tyes\n", "pairs.tsv:1: expected a label 0 or 1, found 'yes'"),
+        (b"A.\t\n", "pairs.tsv:1: expected 2 cells"),
+        (b"A.\n", "pairs.tsv:1: expected two sentences"),
+        (b"sentence1\tsentence2\n", "holds no rows"),
+    ],
+)
+def test_a_file_without_pairs_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
+    (tmp_path / "pairs.tsv").write_bytes(text)
+    with pytest.raises(UserError, match=re.escape(message)):
+        read_file(tmp_path / "pairs.tsv")
+
+
+def test_labels_are_compared_and_control_characters_are_not_printed(tmp_path: Path, capsys) -> None:
+    rows = [(*SAME, "1"), (*SWAPPED, "0"), ("The \x1b[31mcat\u2028sat.", "A dog ran.", "1")]
+    (tmp_path / "pairs.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    assert cli([str(tmp_path / "pairs.tsv")]) == 0
+    printed = capsys.readouterr().out
+    assert len(printed.split("\n")) == 5 and not {"\x1b", "\u2028"} & {*printed}
+    assert "accuracy 66.7, area under the ROC curve" in printed and "of 3 pairs" in printed
+    assert cli(["The \x1b[31mcat sat.", "A \x1b[31mdog\u2028sat."]) == 0
+    assert not {"\x1b", "\u2028"} & {*capsys.readouterr().out}
+
+
+def test_area_under_the_curve_counts_pairs() -> None:
+    score, is_same = np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, True, False, True])
+    wins = [(a > b) + (a == b) / 2 for a in score[is_same] for b in score[~is_same]]
+    assert area_under_curve(score, is_same) == pytest.approx(np.mean(wins))
+
+
+PINNED = {
+    SAME: 0.9990,
+    SWAPPED: 0.0340,
+    ("How do I enable 2FA?", "How do I disable 2FA?"): 0.0103,
+    ("How do I enable 2FA?", "How do I turn on 2FA?"): 0.8158,
+    ("The parcel has arrived.", "The parcel has not arrived."): 0.0039,
+    ("He bought two hats in Rome.", "He bought three hats in Rome."): 0.2153,
+    ("She flew from Rome to Paris.", "She flew from Paris to Rome."): 0.0534,
+    ("A red hat on a blue coat.", "A blue hat on a red coat."): 0.0113,
+    ("Turn it on and off.", "Turn it on and off again."): 0.9098,
+    ("She sings.", "She sang."): 0.8264,
+}
+"""Probabilities of the judge in the package: they hang on weights, classes of words and the parser."""
+
+
+def test_probabilities_of_ten_pairs(judge: Judge) -> None:
+    probabilities = [judgement.probability for judgement in judge.pairs(list(PINNED))]
+    assert probabilities == pytest.approx([*PINNED.values()], abs=1e-3)
