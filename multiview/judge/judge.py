@@ -104,7 +104,7 @@ class Judge:
     @classmethod
     @loading()
     def load(cls, name: str | Path = "pairs", *, encoder: Any = None, source: Any = None) -> Self:
-        """Load the judge in the package, ``pairs``, its twin ``pairs-without-mrpc``, or the file of another.
+        """Load the judge in the package, ``pairs``, or ``pairs-with-mrpc``, or the file of another.
 
         A file that is missing, and a judge that was fitted beside another encoder, are a UserError.
         """
