@@ -54,8 +54,8 @@ DISTIL = "distil:"
 """Before the name of a sentence encoder in ``--vectors``: each word's vector is what it makes of the word."""
 BUILTIN_WORDS = "builtin"
 """In place of a file in ``--vectors``: the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
-NO_VECTORS = "none"
-"""In place of a file in ``--vectors``: words are trained from nothing."""
+NO_VECTORS = NO_START = "none"
+"""In place of a file in ``--vectors``: words are trained from nothing; in ``--start``: all is."""
 TRAIN = "train"
 """In place of a file in ``--vectors``: skip-gram vectors are trained on the corpus itself."""
 
@@ -119,6 +119,12 @@ class ObjectiveConfig:
     """Weight of the same-sentence term."""
     teacher: Path | None = None
     """A sentence encoder's vectors to learn from: a .npy of one row per sentence of the trees."""
+    views: NotNegative = 1.0
+    """With --start: weight of the contrast between views."""
+    meaning: NotNegative = 1.0
+    """With --start: weight of the contrast of meanings."""
+    keep: NotNegative = 5.0
+    """With --start: weight of 1 - cosine of a sentence's meaning and what it was."""
 
 
 @configuration

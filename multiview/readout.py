@@ -72,7 +72,7 @@ def main(config: ReadoutConfig) -> None:
     strengths = STRENGTHS if config.strength == "auto" else (config.strength,)
     readout = best_readout(target, blocks[0], strengths, config.dim, trees.folder.name)
     if model_records(folder)[""].storage == "compact":  # then what will be stored is compared
-        readout.weight = unpack(pack_matrix("weight", readout.weight))["weight"]
+        readout.weight.copy_(unpack(pack_matrix("weight", readout.weight))["weight"])
     gains = compare(encoder.readout, readout, target, blocks[-1])
     output = config.output or folder
     if gains or config.output is not None:

@@ -7,13 +7,14 @@ The command reads a model (a folder, ``builtin``, or any name that ``senteval_ru
 with one sentence per line or a tree cache, and queries: arguments, or the lines of standard input. It prints
 the nearest sentences of each query, with cosine and row. With ``--keep`` the vectors of the corpus are kept
 until text, model or share of structure change, so that the next search encodes the query only. ``--vectors``
-reads those that ``python -m multiview.encode`` wrote.
+reads those that ``python -m multiview.encode`` wrote. ``--queries FILE`` measures search instead.
 
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
 
 import functools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
 from corpora.inputs import STANDARD_INPUT
+from corpora.ranking.queries import read_queries, report
 from corpora.sentences import describe_value
 from multiview.encode import SentenceInput, VectorOptions, sentences_of
 from runtime import __version__
@@ -78,8 +80,11 @@ class SearchConfig(VectorOptions):
 
     corpus: Annotated[Positional[Path], arg(metavar="CORPUS")]
     """Text file, one sentence per line, - for standard input, a pipe, or a tree cache."""
-    queries: Annotated[Positional[tuple[str, ...]], arg(metavar="QUERY...")] = ()
+    query: Annotated[Positional[tuple[str, ...]], arg(metavar="QUERY...")] = ()
     """Sentences to search for; without any, the lines of standard input."""
+    queries: Path | None = None
+    """Measure search instead: a table of query and relevant sentence of the corpus, with these two columns.
+    It gives P@1, MRR and recall@10, beside those of BM25 and TF-IDF."""
     vectors: Path | None = None
     """Vectors of the corpus written by multiview.encode (.npy); without them it is encoded now."""
     keep: bool = False
@@ -91,7 +96,7 @@ class SearchConfig(VectorOptions):
 
 def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
-    if config.corpus == STANDARD_INPUT and not config.queries:
+    if config.corpus == STANDARD_INPUT and not (config.query or config.queries):
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
     config.check()
     corpus, encoder = SentenceInput(config.corpus), config.encoder()
@@ -109,16 +114,26 @@ def main(config: SearchConfig) -> None:
         corpus_ND = read_array(path, 2)
     else:
         corpus_ND = encode_corpus()
-    for query in config.queries or sentences_of(STANDARD_INPUT):
-        query_1D = encoder.encode([query])
-        if corpus_ND.shape != (len(corpus), query_1D.shape[1]) or not len(corpus):
+
+    def encode_queries(queries: Sequence[str]) -> NDArray[np.floating]:
+        query_QD: NDArray[np.floating] = encoder.encode(queries)
+        if corpus_ND.shape != (len(corpus), query_QD.shape[1]) or not len(corpus):
             shape = " x ".join(map(str, corpus_ND.shape))
             raise UserError(
                 f"{config.vectors or config.corpus}: holds {shape} numbers, corpus and model need "
-                f"{len(corpus)} x {query_1D.shape[1]}, of one sentence at least; encode the corpus with this "
+                f"{len(corpus)} x {query_QD.shape[1]}, of one sentence at least; encode the corpus with this "
                 "model and the same --views"
             )
-        if len(config.queries) != 1:
+        return query_QD
+
+    if config.queries is not None:
+        data = read_queries(config.queries, list(map(corpus.text, range(len(corpus)))))
+        for name, finding in report(data, {config.model: (encode_queries(data.queries), corpus_ND)}):
+            print(f"{name:10} {finding}")
+        return
+    for query in config.query or sentences_of(STANDARD_INPUT):
+        query_1D = encode_queries([query])
+        if len(config.query) != 1:
             print(shown(query))
         for row, score in semantic_search(query_1D, corpus_ND, top_k=config.top)[0]:
             print(f"{score:.4f}  {row:>7}  {shown(corpus.text(row))}", flush=True)

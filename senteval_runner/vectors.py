@@ -7,7 +7,6 @@ a new one. All caches by the same parsers are read as one, whichever run wrote t
 finished shards.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,23 +14,16 @@ from typing import Any
 
 from corpora.characters import VERSION
 from corpora.senteval.files import TaskData
-from corpora.text import Corpus, Sentence, in_pieces
 from multiview.folder.files import PARSER_KINDS
-from multiview.folder.reading import SentenceReader
+from multiview.folder.sentence_trees import parse_sentences
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import OpenedEncoder, open_encoder
-from parsing.pipeline.driver import LocalPool, Pool, run_corpus
-from parsing.text_parser import TextParser, load
 from parsing.trees.batch import is_same_parser
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
 from runtime.files import json_digest, lock_folder
 
 Tokens = tuple[str, ...]
-SHARD_SENTENCES = 4096
-"""A killed run loses its unfinished shards; one core parses this many sentences in a few seconds."""
-MIN_SENTENCES_FOR_WORKERS = 2048
-"""Starting workers takes as long as parsing this many sentences in this process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,29 +65,10 @@ class EvaluationTrees:
                 missing_N, _ = reader.look_up(trees, missing_sentences)
                 missing_sentences = [missing_sentences[place] for place in missing_N]
             if missing_sentences:
-                _parse(missing_sentences, folder / json_digest(missing_sentences, 12), reader, needs)
+                output = folder / json_digest(missing_sentences, 12)
+                parse_sentences(missing_sentences, output, reader, needs, name="senteval")
                 trees = find_caches(self.folder, identities)
         return trees
-
-
-def _parse(sentences: list[Tokens], output: Path, reader: SentenceReader, needs: Sequence[str]) -> None:
-    """Parse sentences into a new cache; many sentences are parsed in worker processes."""
-    corpus = Corpus(
-        "senteval",
-        lambda: in_pieces("senteval", map(Sentence, sentences)),
-        settings={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},
-        hash_input=lambda: json_digest(sentences, 64),
-        length=len(sentences),
-    )
-    pool: Pool
-    if len(sentences) < MIN_SENTENCES_FOR_WORKERS:  # with the model's parsers themselves
-        parser = TextParser(*(reader.parser(need) if need in needs else None for need in ("dep", "const")))
-        pool = Pool(lambda: parser)
-    else:
-        specs = [reader.parser_spec(need) if need in needs else None for need in ("dep", "const")]
-        pool = LocalPool(functools.partial(load, *specs))
-    summary = run_corpus(corpus, output, pool, shard_sentences=SHARD_SENTENCES)
-    print(f"parsed {summary.parsed_now:,} sentences in {summary.seconds:.1f} s into {output}")
 
 
 def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None:

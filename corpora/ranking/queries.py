@@ -100,9 +100,16 @@ def read_queries(path: Path, corpus: Sequence[str] | None = None) -> QuerySet:
     return QuerySet(list(relevant_of_query), texts, relevant)
 
 
-def describe(scores: Mapping[str, float]) -> str:
-    """Return the measures as text, in per cent."""
-    return ", ".join(f"{name} {100 * value:.1f}" for name, value in scores.items())
+def report(data: QuerySet, vectors: Mapping[str, tuple[Scores, Scores]]) -> Iterator[tuple[str, str]]:
+    """Yield what was searched, then each method and its measures in per cent.
+
+    ``vectors`` are those of the queries [Q, D] and of the collection [N, D] by each encoder; behind the
+    encoders come the lexical methods.
+    """
+    yield "queries", f"{len(data.queries):,} among {len(data.texts):,} sentences; per cent:"
+    scores = {name: data.score_vectors(*both) for name, both in vectors.items()}
+    for name, measures in {**scores, **data.score_words()}.items():
+        yield name, ", ".join(f"{measure} {100 * value:.1f}" for measure, value in measures.items())
 
 
 def _at_length_1(vectors: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -37,13 +37,13 @@ class Readout(nn.Module):
     config.json, says what the map was fitted to.
     """
 
-    weight: Tensor
-    bias: Tensor
+    weight: nn.Parameter
+    bias: nn.Parameter
 
     def __init__(self, weight_KD: Tensor, bias_K: Tensor, origin: str = "") -> None:
         super().__init__()
-        self.register_buffer("weight", weight_KD)
-        self.register_buffer("bias", bias_K)
+        self.weight = nn.Parameter(weight_KD, requires_grad=False)
+        self.bias = nn.Parameter(bias_K, requires_grad=False)
         self.origin = origin
         self.axes_TK: Tensor | None = None
         """[T, K], the directions in the teacher's space that the K numbers stand for; only after a fit."""

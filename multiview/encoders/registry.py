@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from itertools import chain, count
+from itertools import chain, count, zip_longest
 from typing import ClassVar
 
 import numpy as np
@@ -209,7 +209,7 @@ def _entries_by_view() -> dict[str, EntryPoint]:
 class ViewStack(nn.Module):
     """Encoders and word vectors of all views; weights are drawn from torch's global generator.
 
-    ``encoders`` are those of the first views, where there are some already.
+    ``encoders`` are those of the first views, where there are some already; None makes a new one.
     """
 
     def __init__(
@@ -217,21 +217,21 @@ class ViewStack(nn.Module):
         views: Sequence[str],
         words: WordTable,
         config: EncoderConfig,
-        encoders: Sequence[ViewEncoder] = (),
+        encoders: Sequence[ViewEncoder | None] = (),
     ) -> None:
         super().__init__()
         self.views = tuple(views)
         self.config = config
         forget_bias = 2.0 if config.start == "bag" else 0.0  # a tree that starts as a bag forgets little
-        new_encoders = [
-            view_class(view)(words.dim, config.dim, config.engine, forget_bias=forget_bias)
-            for view in views[len(encoders) :]
-        ]
-        for encoder in new_encoders:
-            encoder.pooling = config.pooling
-            if config.relations:
-                encoder.use_relations()
-        self.encoders = nn.ModuleList([*encoders, *new_encoders])
+        self.encoders = nn.ModuleList()
+        for view, given_encoder in zip_longest(views, encoders):
+            encoder = given_encoder
+            if encoder is None:
+                encoder = view_class(view)(words.dim, config.dim, config.engine, forget_bias=forget_bias)
+                encoder.pooling = config.pooling
+                if config.relations:
+                    encoder.use_relations()
+            self.encoders.append(encoder)
         self.words = words
         self.table_indices = table_indices(views)
         """Which of the word tables each view reads."""

@@ -26,7 +26,7 @@ from torch import Tensor
 from multiview.config import BUILTIN_FOLDER, MOST_VIEWS, EncoderConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, table_indices
-from multiview.words.compact import FIXED_VECTORS, unpack
+from multiview.words.compact import FIXED_VECTORS, packed_tensors, unpack
 from multiview.words.table import VOCABULARY, PackedVectors, WordsRecord, WordTable
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
 from runtime.device import build_in_float32, build_without_weights
@@ -197,8 +197,14 @@ def _write_member(folder: Path, member: Member, structure: float, structure_size
     network = member.network
     readout, scale, words = network.readout, network.scale, network.words.record()
     network.words.save(folder)
+    weights, files = network.weights(), words.files
+    packed_vectors = network.words.fixed_vectors
+    is_packed = isinstance(packed_vectors, PackedVectors)
+    if isinstance(packed_vectors, PackedVectors):
+        weights |= packed_tensors(packed_vectors)
+        files = [VOCABULARY]
     with atomic_path(folder / WEIGHTS) as temporary:
-        save_file(network.weights(), temporary)
+        save_file(weights, temporary)
     values = {
         "format": FORMAT,
         "views": network.views,
@@ -211,9 +217,9 @@ def _write_member(folder: Path, member: Member, structure: float, structure_size
         "parsers": member.parsers,
         "corpus": member.corpus,
         "training": member.training,
-        "storage": "float32",
+        "storage": "compact" if is_packed else "float32",
     }
-    write_record(folder / "config.json", values, (WEIGHTS, *words.files))
+    write_record(folder / "config.json", values, (WEIGHTS, *files))
 
 
 def save_members(folder: Path, names: list[str], *, card: str) -> None:

@@ -292,7 +292,8 @@ def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
     lengths = np.diff(batch.sentence_offsets)[rows]
     tokens = places_of_ranges(batch.sentence_offsets[:-1][rows], lengths)
     nodes = places_of_ranges(batch.node_offsets[:-1][rows], lengths - 1)
-    arrays = {name: getattr(batch, name)[nodes if name in NODE_FIELDS else tokens] for name in batch.fields}
+    fields = [*batch.fields, *(["row"] if len(batch.row) else [])]
+    arrays = {name: getattr(batch, name)[nodes if name in NODE_FIELDS else tokens] for name in fields}
     return replace(batch, sentence_offsets=offsets_of(lengths), flags=batch.flags[rows], **arrays)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +28,8 @@ from multiview.config import Boundary, find_trees
 from multiview.encoders.meaning import Span
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
-from multiview.training.objective import UNUSABLE_FLAGS, Positions, Targets, neighbour_targets
+from multiview.folder.reading import select
+from multiview.training.objective import UNUSABLE_FLAGS, Grades, Positions, Targets, neighbour_targets
 from multiview.words.table import UNKNOWN_ROW, WordTable
 from multiview.words.vectors import Float
 from parsing.trees.batch import Batch
@@ -56,9 +58,9 @@ class Segment:
     """Sentences that are contrasted with each other, in the order of the micro-batches."""
 
     micro_batches: list[MicroBatch]
-    targets: Targets
+    targets: Targets | Grades
     teacher: Tensor | None
-    """The teacher's vectors of the sentences, float [B, K]."""
+    """The teacher's or the start's vectors of the sentences, float [B, K]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,11 @@ class Step:
     """Number of anchors, over all processes."""
     sentences: int
     """Number of sentences, over all processes."""
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether its pairs have grades."""
+        return isinstance(self.segments[0].targets, Grades)
 
     def leaves(self, words: WordTable) -> list[Tensor]:
         """Return the vectors [U, E] per view, as leaves that receive gradients; fixed ones once, without."""
@@ -245,12 +252,51 @@ class StepSource:
         """
         own_spans = spans[rank::world]
         parts_of_segments = [self._read(*span, epoch) for span in own_spans]
+        targets, teachers = [], []
+        for span, parts in zip(own_spans, parts_of_segments, strict=True):
+            # A sentence that finds itself must not be told that its copies are others.
+            contents = _number_contents([part.batch for part in parts]) if self.finds_itself else None
+            targets.append(self._targets(span, contents))
+            teachers.append(self._teacher_of(slice(*span)))
+        foreign_spans = [span for number, span in enumerate(spans) if number % world != rank]
+        return self._step(
+            parts_of_segments,
+            targets,
+            teachers,
+            anchors=sum(len(each.anchor) for each in [*targets, *map(self._targets, foreign_spans)]),
+            sentences=sum(stop - start for start, stop in spans),
+        )
+
+    def prepare_sentences(self, rows_B: NDArray[np.int64], targets: Targets | Grades) -> Step:
+        """Read and plan a step of any sentences of the cache, compared as ``targets`` say."""
+        batch = select(self._all_sentences, rows_B)
+        parts = [_Part(batch, [np.asarray(batch.row)])]
+        teacher = self._teacher_of(rows_B)
+        return self._step([parts], [targets], [teacher], anchors=len(targets.anchor), sentences=len(rows_B))
+
+    @cached_property
+    def _all_sentences(self) -> Batch:
+        return self.cache.read(0, len(self.cache), self.fields, self.words.vocabulary)
+
+    def _teacher_of(self, rows: slice | NDArray[np.int64]) -> Tensor | None:
+        return None if self.teacher is None else torch.from_numpy(np.array(self.teacher[rows]))
+
+    def _step(
+        self,
+        parts_of_segments: Sequence[Sequence[_Part]],
+        targets_of_segments: Sequence[Targets | Grades],
+        teachers: Sequence[Tensor | None],
+        *,
+        anchors: int,
+        sentences: int,
+    ) -> Step:
+        """Plan what was read; anchors and sentences are counted over all processes."""
         all_rows = [rows_N for parts in parts_of_segments for part in parts for rows_N in part.rows_of_views]
         distinct_rows = np.unique(np.concatenate(all_rows))
         rows = distinct_rows.astype(np.int64)
         encoders_by_name = {encoder.name: encoder for encoder in self.encoders}
         segments = []
-        for span, parts in zip(own_spans, parts_of_segments, strict=True):
+        for parts, targets, teacher in zip(parts_of_segments, targets_of_segments, teachers, strict=True):
             micro_batches = []
             for batch, rows_of_views in parts:
                 # Views of the same kind share a plan, since it depends only on the trees.
@@ -259,12 +305,7 @@ class StepSource:
                 offsets = torch.from_numpy(np.array(batch.sentence_offsets, dtype=np.int64))
                 tokens = [np.searchsorted(distinct_rows, rows_N) for rows_N in rows_of_views]
                 micro_batches.append(MicroBatch(list(map(torch.from_numpy, tokens)), plans, offsets))
-            # A sentence that finds itself must not be told that its copies are others.
-            contents = _number_contents([part.batch for part in parts]) if self.finds_itself else None
-            teacher = None if self.teacher is None else torch.from_numpy(np.array(self.teacher[slice(*span)]))
-            segments.append(Segment(micro_batches, self._targets(span, contents), teacher))
-        foreign_spans = [span for number, span in enumerate(spans) if number % world != rank]
-        targets = [segment.targets for segment in segments] + list(map(self._targets, foreign_spans))
+            segments.append(Segment(micro_batches, targets, teacher))
         return Step(
             segments=segments,
             rows=rows,
@@ -272,8 +313,8 @@ class StepSource:
             vectors=None
             if self.words.fixed_vectors is None
             else torch.from_numpy(self.words.fixed_rows(rows)),
-            anchors=sum(len(each.anchor) for each in targets),
-            sentences=sum(stop - start for start, stop in spans),
+            anchors=anchors,
+            sentences=sentences,
         )
 
     def _targets(self, span: Span, contents: NDArray[np.int64] | None = None) -> Targets:

@@ -30,7 +30,7 @@ from multiview.config import EncoderConfig, ObjectiveConfig
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.engines.plan import to_device
 from multiview.training.data import MicroBatch, Segment, Step
-from multiview.training.objective import Objective
+from multiview.training.objective import MeaningObjective, Objective
 from multiview.words.table import WordTable
 from runtime.errors import UserError
 from runtime.training_state import adam_tensors, load_adam
@@ -40,7 +40,13 @@ EPSILON = 1e-8
 
 
 class MultiViewNetwork(ViewStack):
-    """The views and their objective; a model folder keeps only the views."""
+    """The views and their objective; a model folder keeps only the views.
+
+    With a ``start`` the views are its own, and perhaps new ones; only those that it names are trained, and
+    the read-out. Its words stay as they are.
+    """
+
+    objective: Objective | MeaningObjective
 
     def __init__(
         self,
@@ -49,16 +55,29 @@ class MultiViewNetwork(ViewStack):
         encoder: EncoderConfig,
         objective: ObjectiveConfig,
         teacher_dim: int = 0,
+        start: StartModel | None = None,
     ) -> None:
-        super().__init__(views, words, encoder)
+        super().__init__(views, words, encoder, start.encoders if start else ())
+        contrasted = [place for place, view in enumerate(self.encoder_list) if not view.weightless]
+        if start is not None:
+            contrasted = [place for place in contrasted if views[place] in start.trained]
         width = self.encoder_list[0].width
-        for view in self.encoder_list:
-            if not view.weightless and view.width != width:
+        for view in (self.encoder_list[place] for place in contrasted):
+            if view.width != width:
                 raise UserError(
                     f"view {view.name!r}: is {view.width} wide, the views that it is compared with {width}"
                 )
-        self.objective = Objective(trained_views(views), width, objective, self.dim, teacher_dim)
-        self.start_as_bags()
+        if start is None:
+            self.objective = Objective(trained_views(views), width, objective, self.dim, teacher_dim)
+            self.start_as_bags()
+            return
+        self.scale = start.member.network.scale if self.dim == start.member.network.dim else None
+        self.readout = start.readout_for(self.widths)
+        self.requires_grad_(False)
+        for module in (self.readout, *(self.encoder_list[place] for place in contrasted)):
+            if module is not None:
+                module.requires_grad_(True)
+        self.objective = MeaningObjective(self.readout, contrasted, objective)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,12 @@ sentence in view i (a row, the anchor) against every sentence in view j (a colum
 positives of an anchor are the sentences before and after it in its document (Simoulin & Crabbé 2021, section
 2.1; Logeswaran & Lee 2018).
 
-Two terms may be added: to find the same sentence in the other view (as SimCSE does, Gao, Yao & Chen 2021),
-and to come near a teacher's vectors by a linear map (EmbedDistill, Kim et al. 2023).
+Training that goes on from a model contrasts its *meanings* too, the vectors of which cosines are taken, and
+holds each to what it was (:class:`MeaningObjective`). Sentences that a file pairs or grades may take the
+place of neighbours.
+
+To views from nothing two terms may be added: to find the same sentence in the other view (as SimCSE does,
+Gao, Yao & Chen 2021), and to come near a teacher's vectors by a linear map (EmbedDistill, Kim et al. 2023).
 
 Legend of dimension suffixes: B sentences of a batch, A anchors, D hidden, K size of the teacher's vectors.
 """
@@ -24,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 
 from multiview.config import Boundary, Denominator, ObjectiveConfig
+from multiview.encoders.meaning import Readout
 from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
 # A sentence in which only bytes were replaced still has real trees, so it stays usable.
@@ -171,6 +176,21 @@ def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
     return hits / max(anchors, 1)
 
 
+@dataclass(frozen=True)
+class Grades:
+    """Pairs of sentences of a batch with grades of how alike they are; all arrays are [P]."""
+
+    first: Tensor
+    """int64, a sentence's place in the batch."""
+    second: Tensor
+    grade: Tensor
+
+    @property
+    def anchor(self) -> Tensor:
+        """The sentences that the loss is counted by: one a pair."""
+        return self.first
+
+
 class Objective(nn.Module):
     """The contrastive loss over all pairs of views; holds W_ij if the score is bilinear.
 
@@ -210,7 +230,7 @@ class Objective(nn.Module):
         which the teacher's is 1 − cosine of its vector and the predicted one. Features are [B, D] per view,
         of any floating type, targets on their device, scores at least float32. Nothing waits for the device.
         """
-        views = [view_BD if view_BD.dtype == torch.float64 else view_BD.float() for view_BD in features]
+        views = list(map(_exact, features))
         anchors = [view_BD[targets.anchor] for view_BD in views]
         needs_cosines = self.config.score == "cosine" or "same" in self.term_weights
         units = [normalize(view_BD, dim=1) for view_BD in views] if needs_cosines else []
@@ -248,3 +268,70 @@ class Objective(nn.Module):
             return anchor_AD @ view_BD.T
         weight_DD: Tensor = self.bilinear[pair]
         return anchor_AD @ (weight_DD.T if transposed else weight_DD) @ view_BD.T
+
+
+class MeaningObjective(nn.Module):
+    """The loss of training that goes on from a model.
+
+    Args:
+        readout: makes the meaning of all views; without one it is the views side by side.
+        places: where the views that are contrasted with each other stand among all.
+        config: the terms' weights.
+    """
+
+    def __init__(self, readout: Readout | None, places: Sequence[int], config: ObjectiveConfig) -> None:
+        super().__init__()
+        self.readout, self.places = readout, list(places)
+        has_pairs = len(self.places) > 1 and config.views > 0
+        self.weights = {"views": config.views} if has_pairs else {}
+        """Weight of each term."""
+        self.weights |= {"meaning": config.meaning, "kept": config.keep}
+        self.metrics = ["loss", *(f"loss/{name}" for name in self.weights), "accuracy@1/meaning"]
+        """The loss, each term without its weight, and how often the best candidate is a positive."""
+        self.grade_metrics = ["loss", "loss/grades", "loss/kept"]
+        """The same where pairs are graded."""
+
+    def meaning(self, features: Sequence[Tensor]) -> Tensor:
+        """Return what cosines are taken of, [B, K] at length 1; features are [B, D] per view."""
+        side_by_side = torch.cat([_exact(feature) for feature in features], dim=1)
+        if self.readout is None:
+            return normalize(side_by_side, dim=1)
+        meaning_BK: Tensor = self.readout(side_by_side)
+        return meaning_BK
+
+    def forward(
+        self, features: Sequence[Tensor], targets: Targets | Grades, start_BK: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss of a batch, and what ``metrics`` or ``grade_metrics`` names, float64: sums.
+
+        Views and meanings are contrasted by the cosine over 0.05 and one softmax, views in both directions;
+        of graded pairs only the meanings count. *kept* is 1 − cosine of an anchor's meaning and that of the
+        start, ``start_BK``. Nothing waits for the device.
+        """
+        meaning_BK = self.meaning(features)
+        assert start_BK is not None
+        start_AK = start_BK.to(meaning_BK)[targets.anchor]
+        kept = (1 - cosine_similarity(meaning_BK[targets.anchor], start_AK)).sum()
+        if isinstance(targets, Grades):
+            cosine_P = (meaning_BK[targets.first] * meaning_BK[targets.second]).sum(dim=1)
+            grades = graded_loss(cosine_P, targets.grade.to(cosine_P)) * len(cosine_P)
+            values = [self.weights["meaning"] * grades + self.weights["kept"] * kept, grades, kept]
+            return values[0], torch.stack([value.detach().double() for value in values])
+        score_AB = meaning_BK[targets.anchor] @ meaning_BK.T / TEMPERATURE
+        terms = {"meaning": contrastive_losses(score_AB, targets, "all").sum(), "kept": kept}
+        if "views" in self.weights:
+            units = [normalize(_exact(features[place]), dim=1) for place in self.places]
+            scores = (
+                one[targets.anchor] @ other.T / TEMPERATURE for one, other in itertools.permutations(units, 2)
+            )
+            losses = [contrastive_losses(score, targets, "all").sum() for score in scores]
+            terms["views"] = torch.stack(losses).mean()
+        loss = sum((weight * terms[name] for name, weight in self.weights.items()), score_AB.new_zeros(()))
+        hits = best_is_positive(score_AB.detach(), targets).sum()
+        values = [loss, *(terms[name] for name in self.weights), hits]
+        return loss, torch.stack([value.detach().double() for value in values])
+
+
+def _exact(view_BD: Tensor) -> Tensor:
+    """Return a view's vectors in float64 or float32."""
+    return view_BD if view_BD.dtype == torch.float64 else view_BD.float()

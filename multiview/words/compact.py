@@ -2,7 +2,8 @@
 
 Word vectors are pairs of 4-bit numbers plus 8 in a byte (the first in the lower half). Matrices are int8.
 Both have a bfloat16 scale per row. All else is float16. A read-out's matrix lies transposed, [K, D], so that
-it has one scale per number of the meaning.
+it has one scale per number of the meaning. A model with such words that was trained on has them packed and
+all else in float32.
 """
 
 from collections.abc import Mapping
@@ -46,6 +47,12 @@ def pack_model(source: Path, target: Path, *extra_views: str) -> None:
     with atomic_path(target / WEIGHTS) as temporary:
         save_file(tensors, temporary)
     write_record(target / "config.json", record, ("vocab.txt", WEIGHTS))
+
+
+def packed_tensors(vectors: PackedVectors) -> dict[str, Tensor]:
+    """Return packed word vectors by the names that :func:`unpack` reads."""
+    scale = torch.from_numpy(vectors.scale[:, 0]).bfloat16()  # exact: it came from bfloat16
+    return {FIXED_VECTORS: torch.from_numpy(vectors.pairs), FIXED_VECTORS + SCALE_SUFFIX: scale}
 
 
 def unpack(tensors: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -276,7 +276,13 @@ class WordTable(nn.Module):
         return vectors
 
     def leaves(self, table_rows: Tensor) -> list[Tensor]:
-        """Copy rows [U] of each trained table, as leaf tensors, so that gradients are [U, E], not [W, E]."""
+        """Copy rows [U] of each table, as leaf tensors, so that gradients are [U, E], not [W, E].
+
+        Tables that need no gradient, with words that an expansion added, are just read.
+        """
+        if not any(table.requires_grad for table in self.tables):
+            rows = table_rows.cpu().numpy()
+            return [self.rows(view, rows) for view in range(len(self.tables))]
         return [table.detach()[table_rows].requires_grad_() for table in self.tables]
 
     def expand(self, vectors: WordVectors) -> int:
@@ -306,7 +312,7 @@ class WordTable(nn.Module):
         """Write the files that :meth:`record` names; trained tables are with the weights."""
         write_text(folder / VOCABULARY, "".join(word + "\n" for word in self.vocabulary.words))
         vectors = self.fixed_vectors if self.expansion is None else self.expansion.vectors_PG
-        if vectors is not None:
+        if vectors is not None and not isinstance(vectors, PackedVectors):  # those lie beside the weights
             _save_vectors(folder / VECTORS, vectors[:])
 
     @classmethod

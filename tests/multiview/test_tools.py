@@ -138,6 +138,20 @@ def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, m
     assert search_lines(toy_trees, words, "--top", 1)[0].split(maxsplit=2)[::2] == ["1.0000", words]
 
 
+def test_search_is_measured(folder: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    """A sentence finds itself; of the texts the one that shares words is found by them."""
+    monkeypatch.chdir(tmp_path)
+    queries = tmp_path / "queries.tsv"
+    queries.write_text(f"query\trelevant\n{LINES[2]}\t{LINES[2]}\n{LINES[0]}\t{LINES[0]}\n", encoding="utf-8")
+    assert search.cli([str(folder), str(corpus), "--queries", str(queries)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["queries", "2", "among"]
+    assert "P@1 100.0, MRR 100.0, recall@10 100.0" in lines[1] and lines[1].startswith(str(folder))
+    queries.write_text("query\trelevant\nx\tnot there\n", encoding="utf-8")
+    assert search.cli([str(folder), str(corpus), "--queries", str(queries)]) == 2
+    assert "lacks the relevant sentence 'not there'" in capsys.readouterr().err
+
+
 def test_search_keeps_the_vectors_of_a_text(folder: Path, corpus: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(corpus.parent)
     encoded: list[int] = []

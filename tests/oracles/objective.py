@@ -128,3 +128,24 @@ def graded_loss(cosines: Sequence[float], grades: Sequence[float]) -> float:
     pairs = list(zip(cosines, grades, strict=True))
     terms = [math.exp((low - high) / TEMPERATURE) for high, g in pairs for low, h in pairs if g > h]
     return math.log(1 + sum(terms))
+
+
+def going_on_loss(
+    views: Sequence[Tensor],
+    meaning: Tensor,
+    start: Tensor,
+    positions: Positions,
+    weights: tuple[float, float, float],
+) -> list[Tensor]:
+    """Sum over the anchors the loss, the contrasts of views and of meanings, the distance from the start."""
+    around = surroundings(positions, "document")
+    zero = meaning.new_zeros(())
+    contrasts = []
+    for one, other in [*itertools.permutations(views, 2), (meaning, meaning)]:
+        matrix = cosines(one, other)
+        contrasts.append(sum((context_loss(matrix[each.anchor], each, "all") for each in around), zero))
+    of_views = sum(contrasts[:-1], zero) / max(len(contrasts) - 1, 1)
+    places = [each.anchor for each in around]
+    kept = sum((1 - torch.cosine_similarity(meaning[place], start[place], dim=0) for place in places), zero)
+    parts = [of_views, contrasts[-1], kept]
+    return [sum((w * part for w, part in zip(weights, parts, strict=True)), zero), *parts]

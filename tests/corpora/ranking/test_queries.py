@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.ranking.queries import QuerySet, describe, ranks_of, read_queries
+from corpora.ranking.queries import QuerySet, ranks_of, read_queries, report
 from runtime.errors import UserError
 
 
@@ -30,7 +30,6 @@ def test_measures_equal_counting_with_ties() -> None:
     data = QuerySet(["q"] * 40, ["t"] * 30, relevant)
     scores = data.score_vectors(np.concatenate([shares, rest], axis=1), np.eye(30, 31))
     assert list(scores.values()) == pytest.approx(np.mean(measures, axis=0))
-    assert describe({"P@1": 0.5, "MRR": 0.25}) == "P@1 50.0, MRR 25.0"
 
 
 def test_queries_of_a_file_and_of_a_corpus(tmp_path: Path) -> None:
@@ -60,3 +59,8 @@ def test_words_find_what_shares_them(tmp_path: Path) -> None:
     scores = read_queries(path).score_words()
     assert scores["TF-IDF"] == {"P@1": 1.0, "MRR": 1.0, "recall@10": 1.0}
     assert set(scores) <= {"BM25", "TF-IDF"}
+    turned = np.eye(2), np.eye(2)[::-1]  # each query's vector is the other's answer
+    lines = dict(report(read_queries(path), {"mine": turned}))
+    assert lines["queries"] == "2 among 2 sentences; per cent:"
+    assert lines["mine"] == "P@1 0.0, MRR 50.0, recall@10 100.0"
+    assert lines["TF-IDF"] == "P@1 100.0, MRR 100.0, recall@10 100.0"

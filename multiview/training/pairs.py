@@ -1,0 +1,133 @@
+"""Pairs of sentences as a source of steps: the rows of each epoch, what they are compared by, their scores.
+
+A step has half as many rows as a segment of text has sentences. All its sentences are candidates of each
+other, but for those that belong together, directly or through other rows (:func:`pair_targets`).
+
+Legend of dimension suffixes: B sentences of a step, P pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from corpora.training_pairs import Example, PairSet, connect, same
+from multiview.folder.reading import SentenceReader
+from multiview.folder.sentence_trees import parse_sentences
+from multiview.training.data import Step, StepSource, move_to_device
+from multiview.training.gradient import MultiViewNetwork
+from multiview.training.objective import Grades, MeaningObjective, pair_targets
+from parsing.trees.cache import TreeCache
+from runtime.files import json_digest
+
+HELD_OUT_SHARE = 0.1
+"""Share of the pairs that validates, where no file is given for that."""
+TREES = Path("runs/trees")
+
+
+@dataclass(frozen=True)
+class PairJob:
+    """A step that is still to be read: rows of the training pairs."""
+
+    rows: NDArray[np.int64]
+
+
+def parse_pairs(sets: Sequence[PairSet], reader: SentenceReader, needs: Sequence[str]) -> TreeCache:
+    """Parse the sentences of all sets into a cache of their own, ``runs/trees/pairs-…``, once."""
+    texts = dict.fromkeys(text for pairs in sets for text in pairs.sentences())
+    tokens = list(map(reader.tokens, texts))
+    folder = TREES / f"pairs-{json_digest([tokens, reader.identities], 12)}"
+    parse_sentences(tokens, folder, reader, needs, name=folder.name)
+    return TreeCache.open(folder)
+
+
+class PairSteps:
+    """The training pairs in steps; ``source`` reads the cache of :func:`parse_pairs` over the same sets."""
+
+    def __init__(
+        self,
+        sets: tuple[PairSet, PairSet],
+        source: StepSource,
+        *,
+        batch: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.training, self.held_out = sets
+        self.source, self.seed, self.device = source, seed, device
+        self.rows_per_step = max(batch // 2, 2)
+        texts = dict.fromkeys(text for pairs in sets for text in pairs.sentences())
+        self.row_of_text = {text: row for row, text in enumerate(texts)}
+        self.groups = connect(example.sentences[:2] for pairs in sets for example in pairs.examples)
+        blocks = range(0, len(self.held_out), self.rows_per_step)
+        self.validation_steps = [
+            self._step(self.held_out.examples[b : b + self.rows_per_step]) for b in blocks
+        ]
+
+    def of_epoch(self, epoch: int) -> list[PairJob]:
+        """List the steps of an epoch; a last one of a single row is left out."""
+        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.training))
+        starts = range(0, len(order), self.rows_per_step)
+        rows_of_steps = [order[start : start + self.rows_per_step] for start in starts]
+        return [PairJob(rows) for rows in rows_of_steps if len(rows) > 1]
+
+    def prepare(self, job: PairJob) -> Step:
+        """Read and plan a step, and queue its copy to the device."""
+        step: Step = move_to_device(
+            self._step([self.training.examples[row] for row in job.rows]), self.device
+        )
+        return step
+
+    def _step(self, examples: Sequence[Example]) -> Step:
+        texts = list(dict.fromkeys(text for example in examples for text in example.sentences))
+        place_of_text = {text: place for place, text in enumerate(texts)}
+        places = [[place_of_text[text] for text in example.sentences] for example in examples]
+        rows_B = np.array([self.row_of_text[text] for text in texts], dtype=np.int64)
+        if self.training.is_graded:
+            first, second = torch.tensor(places).T
+            grades = torch.tensor([example.grade for example in examples])
+            return self.source.prepare_sentences(rows_B, Grades(first, second, grades))
+        # Negatives that no row pairs are groups of their own.
+        group_B = [self.groups.get(same(text), len(self.groups) + place) for place, text in enumerate(texts)]
+        return self.source.prepare_sentences(rows_B, pair_targets(places, np.array(group_B)))
+
+    @torch.no_grad()
+    def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
+        """Measure the held-out pairs: loss, and accuracy@1 or, of grades, Spearman's correlation."""
+        assert isinstance(network.objective, MeaningObjective)
+        anchors, sums, cosines = 0, torch.zeros(()), []
+        for step_on_host in self.validation_steps:
+            step: Step = move_to_device(step_on_host, self.device)
+            (segment,) = step.segments
+            (batch,) = segment.micro_batches
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
+                features = network.encode(batch.tokens, batch.plans, step.leaves(network.words))
+            sums = sums.to(self.device) + network.objective(features, segment.targets, segment.teacher)[1]
+            anchors += step.anchors
+            if isinstance(segment.targets, Grades):
+                meaning = network.objective.meaning(features)
+                cosines.append(_cosines(meaning, segment.targets))
+        names = network.objective.grade_metrics if cosines else network.objective.metrics
+        scores = dict(zip((f"pairs/{name}" for name in names), (sums / anchors).tolist(), strict=True))
+        if cosines:
+            grades = [example.grade for example in self.held_out.examples]
+            scores["pairs/spearman"] = float(spearmanr(torch.cat(cosines).cpu(), grades).statistic)
+        return scores
+
+
+def _cosines(meaning_BK: Tensor, grades: Grades) -> Tensor:
+    return (meaning_BK[grades.first] * meaning_BK[grades.second]).sum(dim=1)
+
+
+def summary(scores: Mapping[str, float]) -> str:
+    """Return what held-out pairs show, for people."""
+    if "pairs/spearman" in scores:
+        return f"rank correlation {scores['pairs/spearman']:.4f}"
+    return f"the partner is first in {scores['pairs/accuracy@1/meaning']:.1%}"
