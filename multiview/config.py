@@ -54,6 +54,8 @@ DISTIL = "distil:"
 """Before the name of a sentence encoder in ``--vectors``: each word's vector is what it makes of the word."""
 BUILTIN_WORDS = "builtin"
 """In place of a file in ``--vectors``: the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
+BUILTIN = "builtin"
+"""In ``--start``: the encoder in the package."""
 NO_VECTORS = NO_START = "none"
 """In place of a file in ``--vectors``: words are trained from nothing; in ``--start``: all is."""
 TRAIN = "train"
@@ -137,14 +139,14 @@ class LoopConfig:
     """Segments a step, over processes; 0: one each."""
     micro_batch: CountOrNone = 0
     """Sentences encoded at a time; 0: all."""
-    epochs: Epochs = 8
-    """Passes over the corpus."""
+    epochs: Epochs | None = None
+    """Passes over the corpus; None: 3 from a start on, else 8."""
     max_steps: CountOrNone = 0
     """Stop after so many; 0: no limit."""
     max_minutes: NotNegative = 0.0
     """Stop after this many minutes; 0: no limit."""
-    learning_rate: Positive = 1e-3
-    """Peak rate of Adam."""
+    learning_rate: Positive | None = None
+    """Peak rate of Adam; None: 5e-4 from a start on, else 1e-3."""
     schedule: Literal["constant", "cosine"] = "cosine"
     """Nothing but Adam, or warm-up, cosine decay and clipping."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -161,10 +163,21 @@ class TrainConfig:
 
     preset: str = LAPTOP
     """laptop, paper, gpu, or a TOML."""
-    views: str = "dep,const"
-    """Two or more views; one may be named twice."""
+    start: str = BUILTIN
+    """Model to go on from: a folder, builtin, or none, which trains new views (dep,const by default) and
+    takes the options of words, tables and encoders. The new model has the start's licence."""
+    views: str = ""
+    """Views to train; by default all of the start's that have weights. Others join it. Without a start two or
+    more, of which one may be named twice."""
     trees: Path | None = None
-    """A tree cache; None: the only one."""
+    """A tree cache; None: the only one, or none where there are pairs."""
+    pairs: tuple[Path, ...] = ()
+    """With --start: files of pairs to learn from, in place of a text or, with --trees, beside it. TSV, CSV or
+    JSON Lines with the columns anchor, positive, negative, or sentence1, sentence2, score."""
+    validation: Path | None = None
+    """Pairs that validate; by default a tenth of --pairs."""
+    queries: Path | None = None
+    """Table of query and relevant sentence, by which search is measured before and after."""
     words: Literal["trained", "tuned", "fixed", "both"] | None = None
     """Words are trained from nothing, tuned from --vectors on, or fixed as these; both gives two models,
     trained and fixed. None: fixed if --vectors names some, else trained."""
@@ -196,12 +209,29 @@ class TrainConfig:
     @property
     def view_list(self) -> list[str]:
         """The names of the views in their order."""
-        return [view.strip() for view in self.views.split(",") if view.strip()]
+        views = self.views or ("" if self.goes_on else "dep,const")
+        return [view.strip() for view in views.split(",") if view.strip()]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether training goes on from a model."""
+        return self.start != NO_START
+
+    @property
+    def epochs(self) -> int:
+        """The number of passes."""
+        return self.loop.epochs or (3 if self.goes_on else 8)
+
+    @property
+    def learning_rate(self) -> float:
+        """The peak rate."""
+        return self.loop.learning_rate or (5e-4 if self.goes_on else 1e-3)
 
     @property
     def model_name(self) -> str:
         """The name, by default one of views and preset."""
-        return self.name or f"{'-'.join(self.view_list)}-{Path(self.preset).stem}"
+        subject = Path(self.start).name if self.goes_on else "-".join(self.view_list)
+        return self.name or f"{subject}-{Path(self.preset).stem}"
 
     @property
     def folder(self) -> Path:
@@ -217,6 +247,13 @@ class TrainConfig:
         """Refuse values that do not go together and a folder of something else, by a UserError."""
         if not self.dry_run:
             refuse_others(self.folder, "views", "members")
+        if self.loop.patience and not self.loop.validation:
+            raise UserError(f"--loop.patience {self.loop.patience}: needs --loop.validation above 0")
+        if self.goes_on:
+            self._check_start()
+            return
+        if self.pairs:
+            raise UserError("--pairs: needs a model to go on from; leave --start at builtin, or name one")
         if not 2 <= len(self.view_list) <= MOST_VIEWS:
             views = f"--views {self.views[:80]}: {len(self.view_list)} of them"
             raise UserError(f"{views}; needs two to {MOST_VIEWS}, e.g. dep,const")
@@ -224,8 +261,6 @@ class TrainConfig:
             raise UserError(
                 f"--encoder.dim {self.encoder.dim}: must be even for seq (half for each direction)"
             )
-        if self.loop.patience and not self.loop.validation:
-            raise UserError(f"--loop.patience {self.loop.patience}: needs --loop.validation above 0")
         # Before any work: both and expand would look for the file after hours of training.
         needs_vectors = self.words_mode != "trained" or self.table.expand
         is_file = self.vectors not in (BUILTIN_WORDS, TRAIN) and not self.vectors.startswith(DISTIL)
@@ -240,6 +275,17 @@ class TrainConfig:
                 f"--table.expand {self.table.expand}: --vectors {self.vectors} adds no words; give "
                 f"a file or {DISTIL}MODEL"
             )
+
+    def _check_start(self) -> None:
+        """Refuse options that a start decides."""
+        defaults = options_of(TrainConfig())
+        for name, value in options_of(self).items():
+            if name.startswith(OPTIONS_OF_NEW_VIEWS) and value != defaults[name]:
+                raise UserError(
+                    f"--{name} {value}: is of new views, --start {self.start} has its own; give --start none"
+                )
+        if self.validation is not None and not self.pairs:
+            raise UserError(f"--validation {self.validation}: validates --pairs, and there are none")
 
 
 def preset(name: str, **changes: Any) -> TrainConfig:
@@ -275,7 +321,21 @@ def find_trees(trees: Path | None) -> Path:
     return caches[0]
 
 
-OPTIONS_FREE_TO_CHANGE = ("preset", "trees", "name", "output", "dry-run", "device", "loop.max-minutes")
+OPTIONS_OF_NEW_VIEWS = (
+    *("words", "vectors", "beside", "table.", "encoder.", "objective.denominator", "objective.score"),
+    *("objective.direction", "objective.same", "objective.teacher"),
+)
+"""Beginnings of the options that have no meaning where training goes on from a model."""
+OPTIONS_FREE_TO_CHANGE = (
+    "preset",
+    "trees",
+    "name",
+    "output",
+    "dry-run",
+    "device",
+    "queries",
+    "loop.max-minutes",
+)
 """Options that do not change what the weights become, and the time limit: a resumed run may change them."""
 
 

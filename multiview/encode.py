@@ -1,7 +1,7 @@
 """Encode a file or a tree cache into sentence vectors.
 
-    python -m multiview.encode runs/models/dep-const-laptop sentences.txt --output vectors.npy
-    python -m multiview.encode runs/models/dep-const-laptop runs/trees/books --output vectors.npy
+    python -m multiview.encode runs/models/builtin-laptop sentences.txt --output vectors.npy
+    python -m multiview.encode runs/models/builtin-laptop runs/trees/books --output vectors.npy
 
 In: a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes); a text file with one
 sentence per line, or a tree cache. Blank lines end documents and are no sentences. Out: ``.npy`` (float32

@@ -1,6 +1,6 @@
 """Why two sentences are close: the subtrees that match best, drawn on both trees.
 
-    python -m multiview.explain runs/models/dep-const-laptop "A cat sat on the mat." "On a mat lay a cat."
+    python -m multiview.explain runs/models/builtin-laptop "A cat sat on the mat." "On a mat lay a cat."
 
 The model is a folder, or ``builtin``, with the view dep or const. :mod:`multiview.judge.matches` says
 how matches are chosen.

@@ -1,7 +1,7 @@
 """Loads a model folder and encodes sentences: the public API.
 
     from multiview.model import MultiViewEncoder
-    encoder = MultiViewEncoder.load("runs/models/dep-const-laptop")
+    encoder = MultiViewEncoder.load("runs/models/builtin-laptop")
     vectors = encoder.encode(["A cat sat down.", ["already", "tokenised"]])      # float32 [2, D]
 
 Sentences are parsed on the fly by the parsers the model was trained with, or their trees come from a cache.

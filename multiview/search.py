@@ -1,7 +1,7 @@
 """Search a corpus by meaning: find the sentences nearest to a query by cosine.
 
-    python -m multiview.search runs/models/dep-const-laptop corpus.txt "How do I open a file?" --keep
-    python -m multiview.search runs/models/dep-const-laptop runs/trees/books --vectors v.npy < queries.txt
+    python -m multiview.search runs/models/builtin-laptop corpus.txt "How do I open a file?" --keep
+    python -m multiview.search runs/models/builtin-laptop runs/trees/books --vectors v.npy < queries.txt
 
 The command reads a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes), a text file
 with one sentence per line or a tree cache, and queries: arguments, or the lines of standard input. It prints

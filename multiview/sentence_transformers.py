@@ -1,6 +1,6 @@
 """Opens a model folder as a sentence-transformers model.
 
-    SentenceTransformer("runs/models/dep-const-laptop", trust_remote_code=True).encode([...])
+    SentenceTransformer("runs/models/builtin-laptop", trust_remote_code=True).encode([...])
 
 Every model folder has the modules.json that sentence-transformers looks for. It asks for
 ``trust_remote_code`` because the module, this file, is outside its own package; :func:`load` does not.

@@ -1,6 +1,6 @@
 """Train encoders of several views of a sentence by contrast with its neighbours.
 
-    python -m multiview.train --views dep,const --trees runs/trees/books
+    python -m multiview.train --trees runs/trees/books
     python -m multiview.train --preset paper --vectors glove.840B.300d.txt
     torchrun --nproc-per-node 4 -m multiview.train --preset gpu --views dep,const
 
@@ -24,6 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from corpora.ranking.queries import QuerySet, read_queries, report
 from multiview.config import LAPTOP, TrainConfig, find_trees, preset
 from parsing.costs import PAPER_SENTENCES, SAMPLE, paper_cost
 from runtime.cli import LOGGER, Command, Estimate, log_to
@@ -47,7 +48,12 @@ def main(config: TrainConfig) -> int:
 
     Where the paper's data are missing, a dry run estimates its training from a sample before it is refused.
     """
-    problems = " | ".join(collect_refusals(lambda: find_trees(config.trees), config.check))
+    checks = (
+        [config.check]
+        if config.pairs and config.trees is None
+        else [lambda: find_trees(config.trees), config.check]
+    )
+    problems = " | ".join(collect_refusals(*checks))
     if problems:
         if config.dry_run and config.preset == "paper":
             estimate_on_sample(config, problems)
@@ -64,10 +70,13 @@ def join_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, Distribut
 
     views_to_train = trained_views(config.view_list)
     # Refused before a corpus is read.
-    if len(views_to_train) < 2 or views_to_train != config.view_list[: len(views_to_train)]:
+    is_apart = len(views_to_train) < 2 or views_to_train != config.view_list[: len(views_to_train)]
+    if is_apart and not config.goes_on:
         raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
     with contextlib.closing(DistributedContext.from_environment(config.device)) as distributed:
         segments, processes = config.loop.segments, distributed.world
+        if processes > 1 and config.pairs:
+            raise UserError("--pairs: one process at a time learns from them; start without torchrun")
         if segments % processes:
             raise UserError(f"--loop.segments {segments}: must be a multiple of the {processes} processes")
         if processes > 1 and not segments:
@@ -81,10 +90,11 @@ def train(config: TrainConfig, distributed: DistributedContext) -> int:
     from multiview.folder.files import save_members
     from multiview.training.data import open_trees
 
-    cache, folder = open_trees(config.trees), config.folder
+    reads_text = config.trees is not None or not config.pairs
+    cache, folder = open_trees(config.trees) if reads_text else None, config.folder
     writes = distributed.first and not config.dry_run
     with lock_folder(folder, option="--name or --output") if writes else contextlib.nullcontext():
-        if config.words_mode != "both":
+        if cache is None or config.words_mode != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
             member_config = dataclasses.replace(config, words=words, output=folder, name=words)
@@ -99,7 +109,7 @@ def train(config: TrainConfig, distributed: DistributedContext) -> int:
         return 0
 
 
-def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedContext) -> int:
+def train_one(config: TrainConfig, cache: TreeCache | None, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
     from multiview.training.trainer import Trainer
     from multiview.words.sources import open_new_words
@@ -109,15 +119,19 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
         dry_run(config, trainer)
         return 0
     adds_words = config.table.expand > 0 and config.words_mode != "fixed" and distributed.first
-    # Opened now, since bad vectors would be found only after hours of training.
-    new_words = open_new_words(config, cache) if adds_words else None
+    # Opened now, since what is bad would be found only after hours of training.
+    new_words = open_new_words(config, trainer.cache) if adds_words else None
+    queries = None if config.queries is None else read_queries(config.queries)
     with log_to(trainer.folder) as logger:
         logger.setLevel("INFO" if distributed.first else "ERROR")
         why_these = "" if config.trees else ", the only tree cache under runs/trees"
-        logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", why_these)
+        if cache is not None:
+            logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", why_these)
         code = trainer.run()
         if distributed.first:
             finish(trainer, None if code else new_words)
+            if queries is not None and not code:
+                report_queries(queries, config)
         return code
 
 
@@ -138,10 +152,25 @@ def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
         print(f"no curves.png: {error}", file=sys.stderr)
     print(f"model      {folder}")
     print(f"state      {trainer.end_reason or 'interrupted; the same command resumes'}")
-    print(f"words      {trainer.network.words.origin or 'trained from nothing'}")
+    if trainer.start is None:
+        print(f"words      {trainer.network.words.origin or 'trained from nothing'}")
     print(f"trained    {position.step} steps, {position.sentences} sentences, {position.seconds:.0f} s")
     for label, finding in trainer.card.verdict(position.first, position.best):
         logging.getLogger(LOGGER).info("%-10s %s", label, finding)  # to the terminal and log.txt
+
+
+def report_queries(queries: QuerySet, config: TrainConfig) -> None:
+    """Print how well the model searches, beside its start and lexical search."""
+    from multiview.model import MultiViewEncoder
+
+    names = [config.start, str(config.folder)] if config.goes_on else [str(config.folder)]
+    encoders = {name: MultiViewEncoder.load(name) for name in names}
+    vectors = {
+        name: (encoder.encode(queries.queries), encoder.encode(queries.texts))
+        for name, encoder in encoders.items()
+    }
+    for label, finding in report(queries, vectors):
+        logging.getLogger(LOGGER).info("%-10s %s", label, finding)
 
 
 def estimate_on_sample(config: TrainConfig, problems: str) -> None:
@@ -183,7 +212,7 @@ def dry_run(config: TrainConfig, trainer: Trainer, facts: Mapping[str, str] | No
     steps = float(trainer.position.steps)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     if facts:
-        steps = config.loop.epochs * PAPER_SENTENCES / sentences
+        steps = config.epochs * PAPER_SENTENCES / sentences
         rows_not_in_sample = sum(
             (config.table.size - len(table)) * table.shape[1] for table in network.words.tables
         )
@@ -191,7 +220,8 @@ def dry_run(config: TrainConfig, trainer: Trainer, facts: Mapping[str, str] | No
         memory_bytes += 16 * rows_not_in_sample  # float32: the weight, its gradient and two moments
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * steps_per_s)
-    counts = f"{len(trainer.cache)} sentences, {trainer.text.validation_set.sentences} for validation"
+    held_out = trainer.text.validation_set.sentences if trainer.text else 0
+    counts = f"{len(trainer.cache)} sentences, {held_out} for validation"
     estimate = Estimate(
         facts={
             **(facts or {"cache": f"{trainer.cache.folder}: {counts}"}),
@@ -219,7 +249,7 @@ def calibrate(trainer: Trainer) -> tuple[float, int]:
     seconds: list[float] = []
     jobs = list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))
     with torch_threads(trainer.threads), progress(total=len(jobs), description="calibration") as bar:
-        for number, step in enumerate(trainer.text.steps.stream(jobs), start=1):
+        for number, step in enumerate(trainer.steps.stream(jobs), start=1):
             start = time.perf_counter()
             # Read, since the rate is that of work done, not of work queued.
             read_measures([trainer.step(trainer.position, step)], number, "--name")

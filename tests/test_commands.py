@@ -99,7 +99,7 @@ def test_help_is_light(module: str) -> None:
         ("senteval_runner.run", ("builtin", "--tasks", "TRCE"), "did you mean TREC"),
         ("multiview.encode", ("all-MiniLM-L6-v2?structure=0.1", "nowhere.txt"), "nowhere.txt: no such file"),
         ("multiview.search", ("bag:nowhere.txt", "README.md", "a"), "'nowhere.txt': no such file or folder"),
-        ("multiview.train", ("--views", "dep"), "needs two"),
+        ("multiview.train", ("--start", "none", "--views", "dep"), "needs two"),
         ("multiview.explain", ("builtin", "a", "b", "--dep-model", "no/dep"), "no/dep: no such model folder"),
         ("senteval_runner.run", ("builtin", "--const-model", "benpar_en3"), "benpar_en3: no such folder"),
     ],

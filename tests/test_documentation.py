@@ -187,7 +187,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with contextlib.chdir(folder):
         Path("corpus.txt").write_text("\n".join(DOCUMENTS * 6), encoding="utf-8")
         run_small("parsing.run", ["corpus.txt"])
-        run_small("multiview.train", ["--views", "dep,const"])
+        run_small("multiview.train", [])
     return folder
 
 

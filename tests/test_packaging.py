@@ -116,7 +116,7 @@ def test_the_installed_pipeline_works_from_another_folder(wheel: Path, tmp_path:
     sizes = "--encoder.dim 8 --table.dim 8 --loop.batch 8 --loop.max-steps 3"
     for script, *words in (
         ("parsing-run", "corpus.txt", "--workers", "1", "--format", "lines"),
-        ("multiview-train", "--views", "dep,const", *sizes.split()),
+        ("multiview-train", "--start", "none", "--views", "dep,const", *sizes.split()),
         ("multiview-search", "runs/models/dep-const-laptop", "corpus.txt", "It slept all day.", "--top", "1"),
     ):
         script_path = site / "bin" / script

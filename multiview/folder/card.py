@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, options_of, preset
@@ -28,7 +29,7 @@ def training_command(config: TrainConfig) -> str:
     defaults = options_of(preset(config.preset))
     for name, value in options_of(config).items():
         if name not in ("preset", "dry-run") and value != defaults[name]:
-            arguments += [f"--{name}", str(value)]
+            arguments += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
     return f"python -m multiview.train {shlex.join(arguments)}"
 
 
@@ -58,11 +59,9 @@ class Card:
             )
             self.next_if_words_are_ahead = f"start from words that know more than this text: {command}"
         if builtin_reads:
-            command = (
-                f"multiview.readout {BUILTIN} {trees.folder} --output {config.output / 'builtin-adapted'}"
-            )
             self.next_if_nothing_learned = (
-                f"adapt the encoder in the package to this text instead: python -m {command}"
+                "go on from the encoder in the package instead: python -m multiview.train --trees "
+                f"{trees.folder}"
             )
         if len(trees) < ENOUGH_SENTENCES or not builtin_reads:
             self.next_else = f"train on more text than {len(trees):,} sentences: python -m parsing.run umbc"
@@ -127,7 +126,7 @@ class Card:
         parts = [
             f"Sentence encoder of {len(network.views)} views ({views}), {network.dim} dimensions side by "
             f"side; {len(words.vocabulary)} words, {words.mode}{', ' if words.origin else ''}{words.origin}.",
-            self._example(member),
+            example(self.folder, member),
             "## Training",
             f"    {self.command}",
             f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
@@ -153,16 +152,81 @@ class Card:
         ]
         return model_card(self.name, *parts)
 
-    def _example(self, member: Member) -> str:
-        """Return the lines of Python that load the model and encode a sentence."""
-        foreign = foreign_parsers(member.parsers).items()
-        parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in foreign)
-        lines = [f"import {module}" for module in plugin_modules(member.network.views)]
-        lines += [
-            "from multiview.model import MultiViewEncoder",
-            f'MultiViewEncoder.load("{self.folder}"{parsers}).encode(["A sentence."])',
+
+class StartCard:
+    """Writes how a model went on from another, what that gained, and whose licences count."""
+
+    def __init__(self, config: TrainConfig, trees: TreeCache, pairs: Sequence[str] = ()) -> None:
+        self.name, self.folder, self.start = config.model_name, config.folder, config.start
+        self.command = training_command(config)
+        self.trees = trees
+        is_text = config.trees is not None or not pairs
+        licence = "CC BY-SA 4.0" if config.start == BUILTIN else f"see {config.start}/README.md"
+        self.origins = [f"the start, `{config.start}` ({licence})"]
+        self.origins += [f"the text, `{trees.folder.name}`"] if is_text else []
+        self.origins += [f"the pairs, `{name}`" for name in pairs]
+
+    def includes_words(self, _: Mapping[str, float]) -> bool:
+        """Tell whether the mean of its words joins: it does not, the views are the start's."""
+        return False
+
+    def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
+        """Say what going on gained on what was held out, and a command to go on with, each with a label.
+
+        ``start`` are the metrics before the first step, ``best`` those of the weights that are kept.
+        """
+        if "loss" not in best:
+            return [("gained", "unknown: no sentence was held out, see --loop.validation")]
+        step = best["step"]
+        lines = {"gained": f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}"}
+        if "recall@1" in best:
+            lines["neighbours"] = (
+                f"nearest by cosine: {start['recall@1']:.1%} at the start, {best['recall@1']:.1%} at step "
+                f"{step}, {best['recall@1/words']:.1%} by the average of its words"
+            )
+        for name, meaning in (("accuracy@1/meaning", "the partner is first in"), ("spearman", "correlation")):
+            if f"pairs/{name}" in best:
+                before, after = start[f"pairs/{name}"], best[f"pairs/{name}"]
+                lines["pairs"] = f"{meaning} {before:.1%} at the start, {after:.1%} at step {step}"
+        if not step:
+            lines["no gain"] = f"this is {self.start}: no step had a lower loss on what was held out"
+        model = self.folder if step else self.start
+        lines["next"] = f"search by it: python -m multiview.search {model} {self.trees.folder}"
+        return list(lines.items())
+
+    def text(self, member: Member, verdict: Sequence[tuple[str, str]]) -> str:
+        """Return the README.md."""
+        network, training = member.network, member.training
+        widths = zip(network.views, network.widths, strict=True)
+        views = ", ".join(f"{view} {width}" for view, width in widths)
+        meaning = f", read out as {network.readout.dim}" if network.readout else ""
+        origin = f"step {training['step']}" if training["step"] else "the start, which no step improved"
+        facts = [f"{label}: {finding}" for label, finding in verdict]
+        parts = [
+            f"Sentence encoder that went on from `{self.start}`: views {views}{meaning}.",
+            example(self.folder, member),
+            "## Training",
+            f"    {self.command}",
+            f"The weights are those of {origin}; words are the start's. The configuration is in config.json.",
+            "\n".join(f"- {fact}" for fact in facts),
+            "All on sentences or pairs that were held out; neighbours are the sentences before and after, "
+            "looked for in blocks of up to 400.",
+            "## Licences",
+            f"These count for the model: {'; '.join(self.origins)}; and what these were made from.",
         ]
-        return "\n".join(f"    {line}" for line in lines)
+        return model_card(self.name, *parts)
+
+
+def example(folder: Path, member: Member) -> str:
+    """Return the lines of Python that load the model and encode a sentence."""
+    foreign = foreign_parsers(member.parsers).items()
+    parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in foreign)
+    lines = [f"import {module}" for module in plugin_modules(member.network.views)]
+    lines += [
+        "from multiview.model import MultiViewEncoder",
+        f'MultiViewEncoder.load("{folder}"{parsers}).encode(["A sentence."])',
+    ]
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def foreign_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from multiview.config import BUILTIN as BUILTIN
 from multiview.config import BUILTIN_FOLDER, MOST_VIEWS, EncoderConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, table_indices
@@ -44,7 +45,6 @@ from runtime.files import (
 )
 from runtime.folders import OWN_NAMES, current_folder, model_card, replace_folder
 
-BUILTIN = "builtin"
 FORMAT = 3
 WEIGHTS = "model.safetensors"
 FileName = Literal["model.safetensors", "vocab.txt", "vectors.npy"]

@@ -27,9 +27,9 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from corpora.characters import places_of, plain
-from multiview.config import TrainConfig
+from multiview.config import NO_START, TrainConfig
 from multiview.encoders.meaning import sample_spans
-from multiview.folder.files import Member, model_folder, model_records
+from multiview.folder.files import Member, load_members, model_folder, model_records, model_sha256
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import Float
 from multiview.words.table import SIF_A, WordTable
@@ -175,8 +175,9 @@ class RandomLSTM:
 def load_start(model: Path | str, corpus: Path, device: str | torch.device | None = None) -> MultiViewEncoder:
     """Return a model as it was before its first step, from the tree cache that it was trained on.
 
-    The weights are not stored: they are made again as ``multiview.train`` made them, from the configuration
-    in the folder and the tree cache, whose word counts decide vocabulary and initial weighting.
+    A model that went on from another was that one. Others' weights are made again as ``multiview.train`` made
+    them, from the configuration in the folder and the tree cache, whose word counts decide vocabulary and
+    initial weighting.
     """
     from multiview.training.trainer import Trainer
 
@@ -191,14 +192,27 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
             )
         if record.training.get("trees") != trees.identity.get("content_sha256"):
             raise UserError(f"{trees.folder}: is not the tree cache that {folder / name} was trained on")
+        values = {"start": NO_START, **values}  # what was trained before there were starts
         config = config_from_json(TrainConfig, values, where=folder / name / "config.json")
+        if config.goes_on:
+            start = model_folder(config.start)
+            if model_sha256(start) != record.training["start"]["sha256"]:
+                raise UserError(f"{start}: is not as it was when {folder} went on from it")
+            members += load_members(start)
+            continue
         # A teacher's part draws its weights after all others, so that the start is the same without it.
         objective = dataclasses.replace(config.objective, teacher=None)
         with torch.random.fork_rng(devices=[]):
             trainer = Trainer(dataclasses.replace(config, device="cpu", objective=objective), trees)
             network = trainer.network_to_keep(with_words=len(record.views) > len(config.view_list))
         members.append(Member(network, dict(record.parsers), record.corpus))
-    return MultiViewEncoder(members, device=pick_device(device), name=f"start:{Path(model).name}")
+    return MultiViewEncoder(
+        members,
+        device=pick_device(device),
+        name=f"start:{Path(model).name}",
+        structure=record.structure,
+        structure_size=record.structure_size,
+    )
 
 
 def training_trees(folder: Path) -> Path | None:

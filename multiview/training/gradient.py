@@ -20,6 +20,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -34,6 +35,9 @@ from multiview.training.objective import MeaningObjective, Objective
 from multiview.words.table import WordTable
 from runtime.errors import UserError
 from runtime.training_state import adam_tensors, load_adam
+
+if TYPE_CHECKING:
+    from multiview.training.start import StartModel
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -152,8 +156,9 @@ class StepResult:
     row_gradients: list[Tensor]
     """[U, E] per table; empty with fixed vectors."""
     metrics: Tensor
-    """float64, means over the step's anchors of what :attr:`Objective.metrics` names. They stay on the
-    device, since to read one waits for it."""
+    """float64, means over the step's anchors. They stay on the device, since to read one waits for it."""
+    names: Sequence[str]
+    """What the metrics are, as the objective names them."""
 
 
 def step_gradient(
@@ -171,7 +176,10 @@ def step_gradient(
             weight.grad = part.view_as(weight).clone()
     row_gradients = [_gradient(leaf) for leaf in leaves if leaf.requires_grad]
     table_rows, row_gradients = distributed.sum_rows(step, row_gradients)
-    return StepResult(table_rows, row_gradients, distributed.sum(torch.stack(sums).sum(0)) * scale)
+    names = network.objective.metrics
+    if step.is_graded and isinstance(network.objective, MeaningObjective):
+        names = network.objective.grade_metrics
+    return StepResult(table_rows, row_gradients, distributed.sum(torch.stack(sums).sum(0)) * scale, names)
 
 
 def _backpropagate(
@@ -216,7 +224,8 @@ class Optimiser:
     """Applies Adam to a network's dense parameters and word tables, but for those that need no gradient."""
 
     def __init__(self, network: MultiViewNetwork, *, table_rate: float, table_update: str) -> None:
-        self.tables, self.table_rate = list(network.words.tables), table_rate
+        self.tables = [table for table in network.words.tables if table.requires_grad]
+        self.table_rate = table_rate
         ids_of_tables = set(map(id, self.tables))
         trained = [weight for weight in network.parameters() if weight.requires_grad]
         self.dense = [weight for weight in trained if id(weight) not in ids_of_tables]

@@ -8,7 +8,7 @@ Legend of dimension suffixes: B sentences of a step, P pairs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from corpora.training_pairs import Example, PairSet, connect, same
+from corpora.training_pairs import Example, PairSet, connect, read_pairs, same
+from multiview.config import TrainConfig
 from multiview.folder.reading import SentenceReader
 from multiview.folder.sentence_trees import parse_sentences
 from multiview.training.data import Step, StepSource, move_to_device
 from multiview.training.gradient import MultiViewNetwork
 from multiview.training.objective import Grades, MeaningObjective, pair_targets
 from parsing.trees.cache import TreeCache
+from runtime.errors import UserError
 from runtime.files import json_digest
 
 HELD_OUT_SHARE = 0.1
@@ -39,10 +41,23 @@ class PairJob:
     rows: NDArray[np.int64]
 
 
-def parse_pairs(sets: Sequence[PairSet], reader: SentenceReader, needs: Sequence[str]) -> TreeCache:
+def read_pair_sets(config: TrainConfig) -> tuple[PairSet, PairSet] | None:
+    """Read ``--pairs``: those to train on and those held out, without a sentence in common; None if none."""
+    if not config.pairs:
+        return None
+    pairs = read_pairs(config.pairs)
+    if config.validation is None:
+        return pairs.split(HELD_OUT_SHARE, config.seed)
+    held_out = read_pairs([config.validation])
+    if held_out.is_graded != pairs.is_graded:
+        raise UserError(f"--validation {config.validation}: needs the columns of --pairs")
+    return pairs.without(held_out), held_out
+
+
+def parse_pairs(sets: Sequence[PairSet], reader: SentenceReader) -> TreeCache:
     """Parse the sentences of all sets into a cache of their own, ``runs/trees/pairs-…``, once."""
-    texts = dict.fromkeys(text for pairs in sets for text in pairs.sentences())
-    tokens = list(map(reader.tokens, texts))
+    tokens = [reader.tokens(text) for text in _distinct_texts(sets)]
+    needs = sorted(reader.identities)
     folder = TREES / f"pairs-{json_digest([tokens, reader.identities], 12)}"
     parse_sentences(tokens, folder, reader, needs, name=folder.name)
     return TreeCache.open(folder)
@@ -63,8 +78,8 @@ class PairSteps:
         self.training, self.held_out = sets
         self.source, self.seed, self.device = source, seed, device
         self.rows_per_step = max(batch // 2, 2)
-        texts = dict.fromkeys(text for pairs in sets for text in pairs.sentences())
-        self.row_of_text = {text: row for row, text in enumerate(texts)}
+        self.sha256 = json_digest([pairs.sha256 for pairs in sets], 64)
+        self.row_of_text = {text: row for row, text in enumerate(_distinct_texts(sets))}
         self.groups = connect(example.sentences[:2] for pairs in sets for example in pairs.examples)
         blocks = range(0, len(self.held_out), self.rows_per_step)
         self.validation_steps = [
@@ -122,12 +137,9 @@ class PairSteps:
         return scores
 
 
+def _distinct_texts(sets: Sequence[PairSet]) -> list[str]:
+    return list(dict.fromkeys(text for pairs in sets for text in pairs.sentences()))
+
+
 def _cosines(meaning_BK: Tensor, grades: Grades) -> Tensor:
     return (meaning_BK[grades.first] * meaning_BK[grades.second]).sum(dim=1)
-
-
-def summary(scores: Mapping[str, float]) -> str:
-    """Return what held-out pairs show, for people."""
-    if "pairs/spearman" in scores:
-        return f"rank correlation {scores['pairs/spearman']:.4f}"
-    return f"the partner is first in {scores['pairs/accuracy@1/meaning']:.1%}"

@@ -12,6 +12,7 @@ from multiview.config import TrainConfig
 from multiview.encoders.meaning import Readout
 from multiview.encoders.registry import ViewEncoder, trained_views, view_class
 from multiview.folder.files import Member, load_members, model_folder, model_records, model_sha256
+from multiview.folder.reading import SentenceReader
 from multiview.model import MultiViewEncoder
 from multiview.words.vectors import Float
 from parsing.trees.cache import TreeCache
@@ -69,6 +70,16 @@ class StartModel:
         return cls(folder, member, views, trained, record.structure, record.structure_size)
 
     @property
+    def sha256(self) -> str:
+        """A hash of the model's files."""
+        return model_sha256(self.folder)
+
+    @property
+    def reader(self) -> SentenceReader:
+        """What parses sentences by the start's parsers."""
+        return SentenceReader([self.member])
+
+    @property
     def encoders(self) -> list[ViewEncoder | None]:
         """The encoders of :attr:`views`; None for those that join."""
         own_encoders = dict(zip(self.member.network.views, self.member.network.encoder_list, strict=True))
@@ -90,15 +101,15 @@ class StartModel:
 
     def check_trees(self, trees: TreeCache) -> None:
         """Refuse trees that lack what a view reads, or that other parsers made than the start's."""
-        encoder = MultiViewEncoder([self.member])
+        requires = {need for view in self.views for need in view_class(view).requires}
         try:
-            encoder.reader.check_trees(trees, encoder.requires_of())
+            self.reader.check_trees(trees, requires)
         except UserError as error:
             raise UserError(f"{error}; or train new views over these trees: --start none") from None
 
     def vectors(self, trees: TreeCache) -> Float:
         """Return the start's vectors of a text, [sentences, K], for cosine; they are kept for other runs."""
-        source = {"model": model_sha256(self.folder), "trees": trees.identity["content_sha256"]}
+        source = {"model": self.sha256, "trees": trees.identity["content_sha256"]}
         folder = KEPT / f"start-{json_digest(source, 16)}"
         path = folder / "vectors.npy"
 

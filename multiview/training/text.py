@@ -15,8 +15,7 @@ from multiview.config import LoopConfig
 from multiview.encoders.meaning import Scale, Span
 from multiview.training.data import Split, Step, StepSource, cut_span, move_to_device
 from multiview.training.gradient import DistributedContext, MultiViewNetwork
-from multiview.training.objective import neighbour_recall
-from runtime.training_step import Steps
+from multiview.training.objective import MeaningObjective, neighbour_recall
 
 AHEAD = 4
 """Steps that are read and planned before they are taken: reading and planning 400 sentences takes
@@ -48,7 +47,6 @@ class TextSteps:
         self.batch, self.segments_per_step = loop.batch, loop.segments or 1
         self.split = Split.of(source.documents, loop.validation, loop.batch)
         self.validation_set = ValidationSet(source, self.split.validation, loop.batch)
-        self.steps = Steps(self.of_epoch, self.prepare, ahead=AHEAD)
 
     def of_epoch(self, epoch: int) -> list[Job]:
         """List the steps of an epoch."""
@@ -80,6 +78,7 @@ class ValidationSet:
         sums = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device)
         anchors = 0
         embeddings: list[Tensor] = []
+        meanings: list[Tensor] = []
         word_means: list[Tensor] = []  # over every table
         for step_on_host in self.steps:
             step = move_to_device(step_on_host, device)
@@ -92,9 +91,13 @@ class ValidationSet:
                 features = network.encode(batch.tokens, batch.plans, leaves)
             sums = sums + network.objective(features, segment.targets, segment.teacher)[1]
             anchors += step.anchors
+            if isinstance(network.objective, MeaningObjective):
+                meanings.append(network.objective.meaning(features))
             embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
         if not anchors:
             return {"anchors": 0}
+        metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))
+        accuracy = fmean(value for name, value in metrics.items() if "accuracy@1/" in name)
         # The view BAG reads the first table.
         pairs = zip(embeddings, word_means, strict=True)
         views_and_words = [torch.cat([views, words[:, : network.words.dim]], dim=1) for views, words in pairs]
@@ -103,10 +106,12 @@ class ValidationSet:
             "recall@1/words": word_means,
             "recall@1/both": views_and_words,
         }
-        recalls = {
+        recalls = {}
+        if meanings:
+            recalls["recall@1"] = neighbour_recall(torch.cat(meanings), self.positions)
+            vectors_by_metric = {"recall@1/words": word_means}
+        recalls |= {
             name: neighbour_recall(Scale.measure(parts)(torch.cat(parts)), self.positions)
             for name, parts in vectors_by_metric.items()
         }
-        metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))
-        accuracy = fmean(value for name, value in metrics.items() if "accuracy@1/" in name)
         return {"anchors": anchors, **recalls, "accuracy@1": accuracy, **metrics}

@@ -15,17 +15,18 @@ words' mean, recall@1/both that of views and mean: where it is larger, the model
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from typing import Any
 
 import torch
 
 from multiview.config import TrainConfig, decisive_options, options_of
 from multiview.encoders.meaning import sample_spans
 from multiview.encoders.registry import ViewStack, trained_views
-from multiview.folder.card import Card
+from multiview.folder.card import Card, StartCard
 from multiview.folder.files import Member, parsers_of, save_model
 from multiview.training.data import Step, StepSource, open_teacher
 from multiview.training.gradient import (
@@ -35,8 +36,11 @@ from multiview.training.gradient import (
     StepResult,
     step_gradient,
 )
-from multiview.training.text import Job, TextSteps
+from multiview.training.pairs import PairJob, PairSteps, parse_pairs, read_pair_sets
+from multiview.training.start import StartModel
+from multiview.training.text import AHEAD, Job, TextSteps
 from multiview.words.sources import new_table
+from multiview.words.vectors import Float
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
 from runtime.cli import LOGGER, config_to_json
@@ -44,7 +48,7 @@ from runtime.device import chosen_threads, pick_device, torch_threads
 from runtime.errors import UserError
 from runtime.training_loop import Loop, Schedule
 from runtime.training_state import Position, Row, TrainingState
-from runtime.training_step import Measures, cosine, ramp
+from runtime.training_step import Measures, Steps, cosine, ramp
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
@@ -58,47 +62,85 @@ WARM_UP = 0.01
 class Trainer:
     """One training run on one process of possibly several: what a step, a validation and saving are."""
 
+    card: Card | StartCard
     end_reason = ""
     """Why the run is over; empty until then."""
 
     def __init__(
-        self, config: TrainConfig, cache: TreeCache, distributed: DistributedContext | None = None
+        self, config: TrainConfig, cache: TreeCache | None, distributed: DistributedContext | None = None
     ) -> None:
         loop, table = config.loop, config.table
-        self.config, self.cache, self.folder, self.card = config, cache, config.folder, Card(config, cache)
+        self.config, self.folder = config, config.folder
         self.distributed = distributed or DistributedContext()
         self.device = pick_device(config.device, self.distributed.local_rank)
-        self.network, self.source = _new_network_and_source(config, cache)
-        self.text = TextSteps(
-            self.source, loop, seed=config.seed, distributed=self.distributed, device=self.device
-        )
+        self.start = StartModel.open(config) if config.goes_on else None
+        sets = read_pair_sets(config)
+        pair_trees = parse_pairs(sets, self.start.reader) if self.start and sets else None
+        trees = [each for each in (cache, pair_trees) if each is not None]
+        self.cache = trees[0]
+        """The trees of the text, or without one of the pairs."""
+        self.network, sources = _new_network_and_sources(config, trees, self.start)
+        self.source = sources[0]
+        self.text = self.pairs = None
+        if cache is not None:
+            self.text = TextSteps(
+                self.source, loop, seed=config.seed, distributed=self.distributed, device=self.device
+            )
+        if sets:
+            self.pairs = PairSteps(sets, sources[-1], batch=loop.batch, seed=config.seed, device=self.device)
+        self.card = Card(config, self.cache)
+        if self.start is not None:
+            self.card = StartCard(config, self.cache, sorted(map(str, config.pairs)))
+        self.steps = Steps(self.of_epoch, self.prepare, ahead=AHEAD)
         self.schedule = Schedule(
-            epochs=loop.epochs,
+            epochs=config.epochs,
             max_steps=loop.max_steps,
             max_minutes=loop.max_minutes,
-            evaluate_first=bool(self.text.validation_set.steps),
+            evaluate_first=bool(self.pairs or (self.text and self.text.validation_set.steps)),
             evaluate_parts=10,
             select="-loss",
             patience=loop.patience,
             read_every=READ_EVERY.get(self.device.type, 1),
         )
-        self.position = self.schedule.begin(self.text.steps)
+        self.position = self.schedule.begin(self.steps)
         if not self.position.steps:
             raise UserError(
-                f"--loop.batch {loop.batch} --loop.segments {self.text.segments_per_step}: the cache has "
-                f"only {len(cache)} sentences, which do not fill one step; lower them"
+                f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has "
+                f"only {len(self.cache)} sentences, which do not fill one step; lower them"
             )
         self.network.to(self.device)
         self.updates = Optimiser(self.network, table_rate=table.rate, table_update=table.update)
         self.state = TrainingState(self.network, self.updates, self.position)
-        self.threads = chosen_threads(loop.micro_batch or loop.batch, config.encoder.dim, self.device)
+        self.threads = chosen_threads(loop.micro_batch or loop.batch, self.network.config.dim, self.device)
         self.autocast = loop.precision == "bfloat16"
         self.has_diverged = torch.zeros((), device=self.device)
         """float32 scalar: 1 from the first step on whose loss or gradient is not finite."""
 
-    def jobs(self) -> Iterator[Job]:
+    def jobs(self) -> Iterator[Job | PairJob]:
         """List the steps of all epochs."""
-        return chain.from_iterable(map(self.text.of_epoch, range(self.schedule.epochs)))
+        return itertools.chain.from_iterable(map(self.of_epoch, range(self.schedule.epochs)))
+
+    def of_epoch(self, epoch: int) -> list[Job | PairJob]:
+        """List the steps of an epoch: with text and pairs in turns, as many of each."""
+        sources = [source for source in (self.text, self.pairs) if source is not None]
+        jobs_of_sources: list[list[Job | PairJob]] = [list(source.of_epoch(epoch)) for source in sources]
+        count = max(map(len, jobs_of_sources)) if all(jobs_of_sources) else 0
+        for source, jobs in zip(sources, jobs_of_sources, strict=True):
+            for further_epoch in itertools.count(epoch + self.config.epochs, self.config.epochs):
+                if len(jobs) >= count:
+                    break
+                jobs += source.of_epoch(further_epoch)
+        return list(
+            itertools.chain.from_iterable(zip(*(jobs[:count] for jobs in jobs_of_sources), strict=True))
+        )
+
+    def prepare(self, job: Job | PairJob) -> Step:
+        """Read and plan a step, and queue its copy to the device."""
+        if isinstance(job, PairJob):
+            assert self.pairs is not None
+            return self.pairs.prepare(job)
+        assert self.text is not None
+        return self.text.prepare(job)
 
     def gradient(self, step: Step) -> StepResult:
         """Compute the gradient and metrics of a step."""
@@ -107,7 +149,7 @@ class Trainer:
 
     def learning_rate(self, position: Position) -> float:
         """Return the constant rate, or one that warms up linearly and goes down half a cosine."""
-        peak = self.config.loop.learning_rate
+        peak = self.config.learning_rate
         if self.config.loop.schedule == "constant":
             return peak
         return peak * ramp(position.step + 1, WARM_UP * position.steps) * cosine(position.progress)
@@ -126,7 +168,7 @@ class Trainer:
         rate = self.learning_rate(self.position)
         values = torch.cat([result.metrics, norm.double()[None], result.metrics.new_full((1,), rate)])
         self.updates.step(result, rate=rate, scale=scale, skip=self.has_diverged)
-        names = [*self.network.objective.metrics, "gradient_norm", "learning_rate"]
+        names = [*result.names, "gradient_norm", "learning_rate"]
         return Measures(names, values, sentences)
 
     def step(self, position: Position, step: Step) -> Measures:
@@ -136,7 +178,13 @@ class Trainer:
 
     def validate(self) -> Row:
         """Return the metrics of the current weights on the validation set."""
-        return self.text.validation_set.scores(self.network, autocast=self.autocast)
+        scores: Row = {}
+        if self.text is not None:
+            scores |= self.text.validation_set.scores(self.network, autocast=self.autocast)
+        if self.pairs is not None:
+            scores |= self.pairs.scores(self.network, autocast=self.autocast)
+            scores["loss"] = scores.get("loss", 0.0) + scores["pairs/loss"]
+        return scores
 
     def save(self, scores: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
@@ -150,15 +198,23 @@ class Trainer:
             "untrained": position.first,
             "words": self.network.words.origin,
         }
+        options: dict[str, Any] = {}
+        if self.start is not None:
+            training["start"] = {"model": self.config.start, "sha256": self.start.sha256}
+            options = {"structure": self.start.structure, "structure_size": self.start.structure_size}
         network = self.network_to_keep(with_words=self.card.includes_words(scores))
         member = Member(network, parsers_of(identity), identity.get("corpus") or {}, training)
         verdict = self.card.verdict(training["untrained"], training["best"])
-        save_model([member], self.folder, card=self.card.text(member, verdict))
+        save_model([member], self.folder, card=self.card.text(member, verdict), **options)
 
     @cached_property
     def scale_sample(self) -> list[Batch]:
-        """Training sentences over which features are brought to one scale; the paper's have none."""
-        spans = sample_spans(self.text.split.training) if self.config.preset != "paper" else []
+        """Training sentences over which features are brought to one scale, unless the start has one.
+
+        The paper's have none.
+        """
+        needs_scale = self.network.scale is None and self.config.preset != "paper"
+        spans = sample_spans(self.text.split.training) if needs_scale and self.text else []
         return [self.cache.read(*span, self.source.fields) for span in spans]
 
     def network_to_keep(self, *, with_words: bool) -> ViewStack:
@@ -174,9 +230,13 @@ class Trainer:
         Returns 0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
         """
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
+        if self.start is not None:
+            content["content of --start"] = self.start.sha256
+        if self.pairs is not None:
+            content["content of --pairs"] = self.pairs.sha256
         loop = Loop(
             self.state,
-            self.text.steps,
+            self.steps,
             self.schedule,
             self.folder,
             identity=decisive_options(options_of(self.config)) | content,
@@ -196,22 +256,40 @@ class Trainer:
         return code
 
 
-def _new_network_and_source(config: TrainConfig, cache: TreeCache) -> tuple[MultiViewNetwork, StepSource]:
-    """Make the network, whose weights the seed decides, and what prepares its steps."""
-    objective = config.objective
-    teacher = None if objective.teacher is None else open_teacher(objective.teacher, cache)
-    teacher_dim = 0 if teacher is None else teacher.shape[1]
-    words = new_table(config, cache, len(trained_views(config.view_list)))
-    torch.manual_seed(config.seed)
-    network = MultiViewNetwork(config.view_list, words, config.encoder, objective, teacher_dim)
-    source = StepSource(
-        cache,
-        network,
-        boundary=objective.boundary,
-        finds_itself=objective.same > 0,
-        micro_batch=config.loop.micro_batch,
-        dropout=config.table.dropout,
-        seed=config.seed,
-        teacher=teacher,
-    )
-    return network, source
+def _new_network_and_sources(
+    config: TrainConfig, trees: Sequence[TreeCache], start: StartModel | None
+) -> tuple[MultiViewNetwork, list[StepSource]]:
+    """Make the network, whose new weights the seed decides, and what prepares its steps from each cache."""
+    objective, dropout = config.objective, config.table.dropout
+    teachers: list[Float | None] = [None] * len(trees)
+    if start is None:
+        teacher = None if objective.teacher is None else open_teacher(objective.teacher, trees[0])
+        teachers = [teacher]
+        words = new_table(config, trees[0], len(trained_views(config.view_list)))
+        torch.manual_seed(config.seed)
+        teacher_dim = 0 if teacher is None else teacher.shape[1]
+        network = MultiViewNetwork(config.view_list, words, config.encoder, objective, teacher_dim)
+    else:
+        dropout = 0.0
+        for cache in trees:
+            start.check_trees(cache)
+        teachers = [start.vectors(cache) for cache in trees]
+        stack = start.member.network
+        torch.manual_seed(config.seed)
+        network = MultiViewNetwork(start.views, stack.words, stack.config, objective, start=start)
+        if network.readout is not None:
+            network.readout.origin += f"; went on with {', '.join(cache.folder.name for cache in trees)}"
+    sources = [
+        StepSource(
+            cache,
+            network,
+            boundary=objective.boundary,
+            finds_itself=objective.same > 0,
+            micro_batch=config.loop.micro_batch,
+            dropout=dropout,
+            seed=config.seed,
+            teacher=teacher,
+        )
+        for cache, teacher in zip(trees, teachers, strict=True)
+    ]
+    return network, sources

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from multiview.config import TRAIN, TrainConfig, decisive_options, options_of, preset
+from multiview.config import NO_START, TRAIN, TrainConfig, decisive_options, options_of, preset
 from senteval_runner.report.page import Table
 from studies.views.config import QUICKTHOUGHT, Scale, ViewsConfig, Words
 
@@ -81,7 +81,7 @@ def reference(config: ViewsConfig) -> str:
 
 def all_systems(config: ViewsConfig) -> list[System]:
     """List every system, seed by seed; then controls, made from the models of the first text and rate."""
-    rates = config.rates or (preset(config.preset).loop.learning_rate,)
+    rates = config.rates or (replace(preset(config.preset), start=NO_START).learning_rate,)
     systems: list[System] = []
     for seed, words in product(config.seeds, config.words):
         first = System(name="", words=words, trees=config.trees[0], rate=rates[0], seed=seed)
@@ -101,11 +101,11 @@ def all_systems(config: ViewsConfig) -> list[System]:
 
 def training(config: ViewsConfig, system: System, *, steps: int = 0) -> TrainConfig:
     """Choose how a system is trained, from new weights; with ``steps`` for so many, to see that it works."""
-    base = preset(config.preset)
+    base = replace(preset(config.preset), start=NO_START)
     objective = base.objective
     if system.name == QUICKTHOUGHT:
         objective = replace(objective, score="dot", denominator="quickthought")
-    loop = replace(base.loop, learning_rate=system.rate, epochs=config.passes or base.loop.epochs)
+    loop = replace(base.loop, learning_rate=system.rate, epochs=config.passes or base.epochs)
     loop = replace(loop, max_steps=steps or loop.max_steps)
     if config.validation:
         loop = replace(loop, validation=config.validation, patience=PATIENCE)

@@ -31,6 +31,7 @@ from tests.fixtures.processes import ROOT
 from tests.fixtures.trees import changed, toy_corpus
 from tests.parsing.pipeline.toy_parsers import write_cache
 
+NEW = "--start=none"
 TIMED = {"log.txt", "log.jsonl", "time.json", "state.json"}
 """Files that say how long it took; nothing else may differ after a kill."""
 
@@ -162,22 +163,22 @@ def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, 
     Path("bad.toml").write_text("[loop]\nbatch = 'x'\n")
     trees, only_dep = f"--trees={toy_trees}", "--trees=trees/only-dep"
     cases = {
-        "view 'srl'": ["--views=dep,srl", trees],
-        "no const trees": ["--views=dep,const", only_dep],
+        "view 'srl'": [NEW, "--views=dep,srl", trees],
+        "no const trees": [NEW, "--views=dep,const", only_dep],
         "unless runs/trees has just one tree cache": [],
-        "need --vectors, which is none": ["--words=fixed", "--vectors=none", trees],
+        "need --vectors, which is none": [NEW, "--words=fixed", "--vectors=none", trees],
         "--table.dropout 1.0: must be below 1": ["--table.dropout=1"],
         "--loop.patience 3: needs --loop.validation above 0": ["--loop.patience=3", "--loop.validation=0"],
-        "must be even for seq": ["--views=seq,dep", "--encoder.dim=7"],
+        "must be even for seq": [NEW, "--views=seq,dep", "--encoder.dim=7"],
         '--preset bad.toml: loop.batch "x": must be a valid integer': ["--preset=bad.toml"],
-        "lower them": ["--loop.batch=400", only_dep, "--views=dep,dep", "--loop.segments=9"],
-        "needs two to 32": ["--views", ",".join(["dep"] * 400), trees],
+        "lower them": [NEW, "--loop.batch=400", only_dep, "--views=dep,dep", "--loop.segments=9"],
+        "needs two to 32": [NEW, "--views", ",".join(["dep"] * 400), trees],
         "--loop.batch 2: must be at least 3": ["--loop.batch=2", trees],
-        "trees/of-one: no sentence has a neighbour in its document": ["--trees=trees/of-one"],
-        "cannot be used": ["--device=cuda:99", trees],
-        "do not fill one step": [f"--loop.segments={2**31 - 1}", trees],
-        "cannot be written": ["--name", "x" * 300, "--device=cpu", "--vectors=none", trees],
-        "out of memory": [f"--encoder.dim={2**31 - 1}", "--device=cpu", "--vectors=none", trees],
+        "trees/of-one: no sentence has a neighbour in its document": [NEW, "--trees=trees/of-one"],
+        "cannot be used": [NEW, "--device=cuda:99", trees],
+        "do not fill one step": [NEW, f"--loop.segments={2**31 - 1}", trees],
+        "cannot be written": [NEW, "--name", "x" * 300, "--device=cpu", "--vectors=none", trees],
+        "out of memory": [NEW, f"--encoder.dim={2**31 - 1}", "--device=cpu", "--vectors=none", trees],
         "must be at most": [f"--loop.epochs={10**9}", trees],
     }
     for message, words in cases.items():

@@ -111,7 +111,18 @@ def test_random_words_and_the_start_stand_beside_a_trained_model(
 ) -> None:
     """The start only where the tree cache of the training is still there; both are an option."""
     sizes = ["--encoder.dim", "4", "--table.dim", "4", "--loop.max-steps", "2", "--loop.batch", "8"]
-    training = ["--views", "seq,seq", "--trees", str(toy_trees), "--name", "mine", "--device", "cpu"]
+    training = [
+        "--start",
+        "none",
+        "--views",
+        "seq,seq",
+        "--trees",
+        str(toy_trees),
+        "--name",
+        "mine",
+        "--device",
+        "cpu",
+    ]
     assert train.cli([*training, *sizes]) == 0
     mine = "runs/models/mine"
     assert run(f"{mine}?views=0-seq", f"{model}+{mine}", baselines=True) == 0

@@ -34,7 +34,7 @@ GIVEN = {"words": "fixed", "vectors": "glove.txt"}
     ],
 )
 def test_a_verdict_ends_with_one_command_for_this_corpus(best, options, sentences, signs, command) -> None:
-    config = replace(preset("laptop", **options), name="mine", output=Path("models"))
+    config = replace(preset("laptop", start="none", **options), name="mine", output=Path("models"))
     scores = {**START, "step": 5, "loss": 1.5, "accuracy@1": 0.25, "recall@1": 0.2, **best}
     verdict = Card(config, FakeTrees([0] * sentences)).verdict(START, scores)
     assert [label for label, _ in verdict] == ["gained", "neighbours", *signs, "next"]
@@ -53,14 +53,16 @@ def test_a_verdict_ends_with_one_command_for_this_corpus(best, options, sentence
 def test_what_is_behind_start_or_words_is_no_gain() -> None:
     def no_gain(options: dict[str, str], **best: float) -> str:
         scores = {**START, "step": 5, **{f"recall@1{name}": value for name, value in best.items()}}
-        verdict = Card(preset("laptop", **options), FakeTrees()).verdict(START, scores)
+        verdict = Card(preset("laptop", start="none", **options), FakeTrees()).verdict(START, scores)
         return dict(verdict).get("no gain", "")
 
     assert no_gain({}, **{"/both": 0.15, "": 0.1}).startswith("over its start and the average of its words:")
     assert no_gain({}, **{"/both": 0.18, "": 0.1}).startswith("over the average of its words:")
     assert no_gain({"beside": "nothing"}, **{"/both": 0.3, "": 0.1}).startswith("over its start and")
     assert no_gain({"beside": "words"}, **{"/both": 0.3, "": 0.4}) == ""
-    ((label, text),) = Card(preset("laptop"), FakeTrees()).verdict({}, {"anchors": 0, "step": 3})
+    ((label, text),) = Card(preset("laptop", start="none"), FakeTrees()).verdict(
+        {}, {"anchors": 0, "step": 3}
+    )
     assert label == "gained" and text.startswith("unknown"), "nothing was held out"
 
 
@@ -75,6 +77,6 @@ def test_what_is_behind_start_or_words_is_no_gain() -> None:
     ],
 )
 def test_words_stand_beside_the_views_where_they_help(views, beside, both: float, helps: bool) -> None:
-    card = Card(replace(preset("laptop"), views=views, beside=beside), FakeTrees())
+    card = Card(replace(preset("laptop"), start="none", views=views, beside=beside), FakeTrees())
     assert card.includes_words({"recall@1": 0.2, "recall@1/both": both}) == helps
     assert card.includes_words({}) == (helps and beside == "words"), "nothing was held out"
