@@ -49,7 +49,7 @@ def test_presets_and_the_paper_s_values(tmp_path: Path) -> None:
             preset(wrong)
     assert TrainConfig() == preset("laptop") and preset("gpu").preset == "gpu"
     mine = tmp_path / "mine.toml"
-    mine.write_text("words = 'fixed'\n[loop]\nbatch = 7\n")
+    mine.write_text("start = 'none'\nwords = 'fixed'\n[loop]\nbatch = 7\n")
     config = preset(str(mine))
     assert (config.words, config.loop.batch, config.model_name) == ("fixed", 7, "dep-const-mine")
     assert "--trees 'my trees'" in training_command(preset("gpu", trees=Path("my trees")))
