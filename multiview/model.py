@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -64,7 +63,7 @@ from multiview.words.vectors import load_word_vectors
 from parsing.trees.batch import Batch
 from runtime.cli import warn_once
 from runtime.device import build_in_float32, chosen_threads, pick_device, torch_threads, with_torch_defaults
-from runtime.errors import UserError
+from runtime.errors import UserError, check_count
 from runtime.files import lock_folder, path_of
 from runtime.progress import progress
 
@@ -404,8 +403,7 @@ class MultiViewEncoder:
         with loading():
             from multiview.judge.matches import explain_pair, nodes_of
 
-        if not isinstance(top, Integral) or top < 1:
-            raise UserError(f"explain: top={top!r:.40}: must be a whole number from 1")
+        top = check_count(top, "explain: top")
         views = None if view is None else [view]
         with torch_threads(1):
             sentences = [self.reader.tokens(text) for text in read_sentences([a, b], "explain")]

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterable
+from numbers import Integral
 
 MAX_LENGTH = 1500
 """Most characters of a message, which may quote a long value of a file."""
@@ -36,6 +37,13 @@ class MissingExtraError(UserError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install 'multiview-embeddings[{extra}]'")
+
+
+def check_count(value: object, subject: str) -> int:
+    """Return a caller's value as a whole number from 1; ``subject`` begins the message of an error."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise UserError(f"{subject}={value!r:.40}: must be a whole number from 1")
+    return int(value)
 
 
 def did_you_mean(name: str, known_names: Iterable[str]) -> str:

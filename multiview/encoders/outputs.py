@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from multiview.encoders.meaning import Readout, Scale, normalize_rows
 from multiview.encoders.registry import ViewStack
 from multiview.pretrained import read_vectors
 from parsing.trees.batch import Batch
-from runtime.errors import UserError
+from runtime.errors import UserError, check_count
 
 NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
     "prompt": (None, ""),
@@ -91,8 +90,7 @@ def check_arguments(
 ) -> None:
     """Refuse arguments of ``encode`` that mean nothing, by a UserError that names the first of them."""
     for name, count in counts.items():
-        if not isinstance(count, Integral) or count < 1:
-            raise UserError(f"encode: {name}={count!r:.40}: must be a whole number from 1")
+        check_count(count, f"encode: {name}")
     if trees is not None and not hasattr(trees, "has"):
         raise UserError(f"encode: trees={trees!r:.60}: is no tree cache; TreeCache.open opens one")
     for name, flag in flags.items():

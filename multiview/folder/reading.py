@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,7 +22,7 @@ from multiview.words.table import WordTable
 from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, is_same_parser, offsets_of, places_of_ranges
 from runtime.cli import warn_once
 from runtime.device import pick_device
-from runtime.errors import UserError
+from runtime.errors import UserError, check_count
 from runtime.surroundings import loading, pause_collector
 
 if TYPE_CHECKING:
@@ -49,9 +48,7 @@ class SentenceReader:
     """Tokenises and parses sentences for a model, whose members must share their parsers."""
 
     def __init__(self, members: Sequence[Member], max_length: int = MAX_LENGTH) -> None:
-        if not isinstance(max_length, Integral) or isinstance(max_length, bool) or max_length < 1:
-            raise UserError(f"max_length={max_length!r:.40}: a number of words, at least 1")
-        self.max_length: int = int(max_length)
+        self.max_length: int = check_count(max_length, "max_length")
         """How many words of a text are read, which bounds time and memory."""
         self.specs: dict[str, str] = {}
         """Parser to load for an annotation (``dep``, ``const``) in place of the builtin or recorded one."""

@@ -112,7 +112,7 @@ def test_of_a_long_text_the_first_words_are_read(encoder: MultiViewEncoder, capl
 
 @pytest.mark.parametrize("max_length", [0, -1, 2.0, True, "9", None])
 def test_a_length_that_is_none_is_refused(folder: Path, max_length: object) -> None:
-    with pytest.raises(UserError, match=r"max_length=.*: a number of words, at least 1"):
+    with pytest.raises(UserError, match=r"max_length=.*: must be a whole number from 1"):
         MultiViewEncoder.load(folder, max_length=max_length)
 
 

@@ -1,7 +1,9 @@
 """The encoder under the names that other libraries use, and the commands encode and search."""
 
 import io
+import itertools
 import json
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -110,6 +112,45 @@ def test_encode_takes_a_text_a_pipe_and_a_tree_cache(
     assert encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / "trees.npy")]) == 0
     expected = encoder.encode(toy_corpus()[0])
     np.testing.assert_allclose(np.load(tmp_path / "trees.npy"), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("top_k", [1, 6, 40, 1000])
+def test_a_search_in_blocks_is_the_sort_of_all_scores(top_k: int, monkeypatch) -> None:
+    """Also with equal scores, zeros of both signs, vectors of length 0, and more hits than rows."""
+    monkeypatch.setattr(search, "BLOCK_QUERIES", 3)
+    monkeypatch.setattr(search, "BLOCK_SCORES", 3 * 7)
+    random = np.random.default_rng(0)
+    for scale in (1, 5):
+        queries = random.integers(-scale, scale + 1, (8, 3)).astype(np.float32)
+        stored = random.integers(-scale, scale + 1, (40, 3)).astype(np.float32)
+        lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(stored, axis=1)
+        cosines = np.round(queries @ stored.T / np.where(lengths > 0, lengths, 1), 5)
+        for row, hits in zip(cosines, semantic_search(queries, stored, top_k=top_k), strict=True):
+            np.testing.assert_allclose([hit.score for hit in hits], np.sort(row)[::-1][:top_k], atol=2e-5)
+            assert [hit.score for hit in hits] == pytest.approx(
+                row[[hit.corpus_id for hit in hits]], abs=2e-5
+            )
+            ties = itertools.pairwise(hits)
+            assert all(a.score > b.score or a.corpus_id < b.corpus_id for a, b in ties)
+            assert len({hit.corpus_id for hit in hits}) == min(top_k, 40)
+    assert semantic_search(queries[:0], stored) == [] and semantic_search(queries, stored[:0]) == [[]] * 8
+
+
+def test_the_memory_of_a_search_does_not_grow_with_queries_times_rows() -> None:
+    """12,000 x 20,000 scores would take 960 MB."""
+    random = np.random.default_rng(0)
+    queries, stored = (random.standard_normal((n, 8), np.float32) for n in (12_000, 20_000))
+    tracemalloc.start()
+    hits = semantic_search(queries, stored, top_k=2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(hits) == 12_000 and peak < 150e6
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 2.0, True, np.bool_(True), "3", None])
+def test_a_number_of_hits_that_is_none_is_refused(top_k: object) -> None:
+    with pytest.raises(UserError, match=r"search: top_k=.*: must be a whole number from 1"):
+        semantic_search(np.eye(4), np.eye(4), top_k=top_k)
 
 
 def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, monkeypatch, capsys) -> None:
