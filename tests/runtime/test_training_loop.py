@@ -16,7 +16,7 @@ from torch import nn
 
 from runtime import training_loop as loop_module
 from runtime.errors import UserError
-from runtime.files import lock_folder, read_json, write_record
+from runtime.files import lock_folder, read_record, write_record
 from runtime.training_loop import Loop, Schedule
 from runtime.training_state import FILES, Checkpoint, Checkpoints, Position, TrainingState
 from runtime.training_step import Descent, Measures, Steps, cosine
@@ -243,7 +243,7 @@ def test_an_option_that_a_checkpoint_does_not_know_had_its_default(tmp_path: Pat
     """Such a run is resumed, with the fields of its position that it has; another value is refused."""
     make(tmp_path, max_steps=7)()
     newest = Checkpoints(tmp_path / "checkpoints", 2).folders()[-1]
-    record = read_json(newest / "state.json")
+    record = read_record(newest / "state.json", FILES)
     del record["position"]["sentences"]
     write_record(newest / "state.json", record, FILES)
 
