@@ -150,7 +150,7 @@ def main(options: StructureConfig) -> None:
     places = np.concatenate([places for places, _ in batches])
     cosines_by_vector: dict[str, Values] = {}
     for name, view in VIEWS.items():
-        parts = [structure_of(batch, model.members[0].network.words, view).numpy() for _, batch in batches]
+        parts = [structure_of(batch, model.network.words, view).numpy() for _, batch in batches]
         cosines_by_vector[name] = cosines_by(sets, np.concatenate(parts)[np.argsort(places)])
     encoders = {
         "bag of builtin's words": model.encode(texts, views=["bag"], structure=0),

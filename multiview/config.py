@@ -180,7 +180,7 @@ class TrainConfig:
     """Table of query and relevant sentence, by which search is measured before and after."""
     words: Literal["trained", "tuned", "fixed", "both"] | None = None
     """Words are trained from nothing, tuned from --vectors on, or fixed as these; both gives two models,
-    trained and fixed. None: fixed if --vectors names some, else trained."""
+    NAME/trained and NAME/fixed. None: fixed if --vectors names some, else trained."""
     vectors: str = BUILTIN_WORDS
     """builtin (words of the encoder in the package; the model's licence is CC BY-SA 4.0), none, a file,
     distil:MODEL (words as a sentence-transformers model encodes them), train (skip-grams of the corpus)."""
@@ -246,7 +246,7 @@ class TrainConfig:
     def check(self) -> None:
         """Refuse values that do not go together and a folder of something else, by a UserError."""
         if not self.dry_run:
-            refuse_others(self.folder, "views", "members")
+            refuse_others(self.folder, "views")
         if self.loop.patience and not self.loop.validation:
             raise UserError(f"--loop.patience {self.loop.patience}: needs --loop.validation above 0")
         if self.goes_on:

@@ -29,7 +29,7 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.meaning import Readout, Scale, join_scales, sample_spans
+from multiview.encoders.meaning import Readout, Scale, sample_spans
 from multiview.encoders.outputs import (
     Output,
     Vectors,
@@ -37,16 +37,16 @@ from multiview.encoders.outputs import (
     check_arguments,
     check_finite,
     check_kind,
-    chosen_views,
     unit_vectors,
+    view_positions,
     views_output,
 )
 from multiview.encoders.registry import ViewStack, fields_of, table_indices
 from multiview.folder.files import (
-    Member,
-    load_members,
+    Model,
+    load_model,
     model_folder,
-    model_records,
+    model_record,
     refuse_other_content,
     save_model,
 )
@@ -59,7 +59,7 @@ from multiview.structure.joining import (
     structure_vectors,
 )
 from multiview.words.table import WordTable
-from multiview.words.vectors import load_word_vectors
+from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.trees.batch import Batch
 from runtime.cli import warn_once
 from runtime.device import build_in_float32, chosen_threads, pick_device, torch_threads, with_torch_defaults
@@ -78,7 +78,7 @@ BATCH = 512
 
 
 class MultiViewEncoder:
-    """Encodes sentences by all views of its members, side by side or as one vector computed from them."""
+    """Encodes sentences by all views of a model, side by side or as one vector computed from them."""
 
     pretokenized = True
     """Sentences may be token lists, which is what :class:`multiview.names.opened.Encoder` looks for."""
@@ -87,7 +87,7 @@ class MultiViewEncoder:
 
     def __init__(
         self,
-        members: Sequence[Member],
+        model: Model,
         *,
         device: str | torch.device = "cpu",
         name: str = "",
@@ -95,7 +95,7 @@ class MultiViewEncoder:
         structure_size: int = 1024,
         max_length: int = MAX_LENGTH,
     ) -> None:
-        self.members = list(members)
+        self.model = model
         self.name = name
         self.structure = check_share(structure)
         """λ, the share of structure where a call of :meth:`encode` does not give one."""
@@ -104,10 +104,9 @@ class MultiViewEncoder:
         self.folder: Path | None = None
         self.device = torch.device(device)
         """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
-        self.reader = SentenceReader(self.members, max_length)
+        self.reader = SentenceReader(model.parsers, max_length)
         self.reader.device = str(self.device)
-        for network in self.networks:
-            network.to(self.device).eval()
+        self.network.to(self.device).eval()
 
     @classmethod
     @loading()
@@ -132,15 +131,15 @@ class MultiViewEncoder:
         UserError names the file that is missing or damaged, or the value that is none of these.
         """
         path = model_folder(folder)
-        first_record = next(iter(model_records(path).values()))
+        record = model_record(path)
         target = pick_device(device)
         with pause_collector():
             encoder = cls(
-                load_members(path, target),
+                load_model(path, target),
                 device=target,
                 name=Path(folder).name,
-                structure=first_record.structure if structure is None else structure,
-                structure_size=first_record.structure_size if structure_size is None else structure_size,
+                structure=record.structure if structure is None else structure,
+                structure_size=record.structure_size if structure_size is None else structure_size,
                 max_length=max_length,
             )
         encoder.folder = path
@@ -172,27 +171,27 @@ class MultiViewEncoder:
         with build_in_float32(seed):
             table = words or WordTable.hashed(word_dim, views=table_count, seed=seed)
             network = ViewStack(names, table, EncoderConfig(dim=dim, start=start, relations=relations))
-        return cls([Member(network)], device=pick_device(device), name=f"random:{','.join(names)}")
+        return cls(Model(network), device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property
-    def networks(self) -> list[ViewStack]:
-        """The networks of the members."""
-        return [member.network for member in self.members]
+    def network(self) -> ViewStack:
+        """The views and their words."""
+        return self.model.network
 
     @property
     def views(self) -> list[str]:
         """Names of the views, in the order of their vectors."""
-        return [view for network in self.networks for view in network.views]
+        return list(self.network.views)
 
     @property
     def readout(self) -> Readout | None:
         """The map from all views to one vector made for cosine; None where none was fitted."""
-        return self.networks[0].readout if len(self.members) == 1 else None
+        return self.network.readout
 
     @property
     def has_scale(self) -> bool:
         """Whether features have a scale of their own."""
-        return all(network.scale is not None for network in self.networks)
+        return self.network.scale is not None
 
     def measure(self, trees: TreeCache) -> None:
         """Bring features to one scale over a text: mean and deviation of each number in a sample of it.
@@ -202,17 +201,16 @@ class MultiViewEncoder:
         requires = self.requires_of()
         self.reader.check_trees(trees, requires)
         fields, spans = fields_of(requires), sample_spans([(0, len(trees))])
-        for network in self.networks:
-            with torch_threads(1):
-                network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)
+        with torch_threads(1):
+            self.network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)
 
     def requires_of(self, views: Sequence[str] | None = None) -> set[str]:
         """Return the annotations that views read, of ``tokens``, ``dep``, ``const``; None is all views."""
-        return annotations_of(chosen_views(self.networks, views))
+        return annotations_of(self.network, view_positions(self.views, views))
 
     def get_sentence_embedding_dimension(self) -> int:
         """Return the size of default vectors: K of a read-out, else D; with structure + S."""
-        dim = self.readout.dim if self.readout else sum(network.dim for network in self.networks)
+        dim = self.readout.dim if self.readout else self.network.dim
         return dim + self.structure_size if self.structure else dim
 
     @with_torch_defaults()
@@ -280,12 +278,12 @@ class MultiViewEncoder:
     ) -> Output:
         """Decide how :meth:`encode` makes vectors, by its options; ``kind`` is its ``readout``."""
         check_kind(kind, self.readout, self.name or "this model", reads_all_views=view_names is None)
-        views = chosen_views(self.networks, view_names)
+        places = view_positions(self.views, view_names)
         for_cosine = view_names is None and kind in (None, "meaning")
         transform: Readout | Scale | None = self.readout if for_cosine else None
         if kind == "features" and self.has_scale:
-            transform = join_scales([network.scale_of(positions) for network, positions in views])
-        output = views_output(views, transform, dim)
+            transform = self.network.scale_of(places)
+        output = views_output(self.network, places, transform, dim)
         default_share = self.structure if for_cosine else 0.0
         share = default_share if share is None else check_share(share)
         if not share:
@@ -293,7 +291,7 @@ class MultiViewEncoder:
         if dim is not None:
             size = f"{self.structure_size:,} numbers of structure stay"
             warn_once(f"truncate_dim={dim} cuts the meaning; {size}")
-        return joined_output(output, structure_output(self.networks[0].words, self.structure_size), share)
+        return joined_output(output, structure_output(self.network.words, self.structure_size), share)
 
     def to(self, device: str | torch.device) -> Self:
         """Move weights and parsers to a device; later calls compute there, too."""
@@ -301,8 +299,7 @@ class MultiViewEncoder:
         if target != self.device:
             self.device = target
             self.reader.move(target)
-            for network in self.networks:
-                network.to(target)
+            self.network.to(target)
         return self
 
     # Queries and documents get the same vectors: the model has no prompts. Libraries ask for both names.
@@ -334,22 +331,19 @@ class MultiViewEncoder:
     def write(self, folder: Path) -> None:
         """Write the model into a folder that is new, or whose lock the caller holds."""
         share, size = self.structure, self.structure_size
-        save_model(self.members, folder, self.folder, structure=share, structure_size=size)
+        save_model(self.model, folder, self.folder, structure=share, structure_size=size)
 
     def __repr__(self) -> str:
-        networks = self.networks
-        views = [f"{view} {width}" for n in networks for view, width in zip(n.views, n.widths, strict=True)]
-        tables = [network.words for network in networks]
-        words = [f"{len(table.vocabulary):,} {table.mode}, of size {table.dim}" for table in tables]
+        network, table = self.network, self.network.words
+        views = [f"{view} {width}" for view, width in zip(network.views, network.widths, strict=True)]
         identities = sorted(self.reader.identities.items())
         parsers = [f"{need} {identity.get('name', '?')}" for need, identity in identities]
-        dim = sum(network.dim for network in networks)
         meaning = f", read out as {self.readout.dim}" if self.readout else ""
         share = f"; structure {self.structure:g}" if self.structure else ""
         return (
             f"{type(self).__name__} {self.name} on {self.device}\n"
-            f"  views    {' + '.join(views)} = {dim} dimensions{meaning}{share}\n"
-            f"  words    {'; '.join(words)}\n"
+            f"  views    {' + '.join(views)} = {network.dim} dimensions{meaning}{share}\n"
+            f"  words    {len(table.vocabulary):,} {table.mode}, of size {table.dim}\n"
             f"  parsers  {', '.join(parsers) or 'none on record'}"
         )
 
@@ -363,13 +357,12 @@ class MultiViewEncoder:
         """Return the words' input vectors, tables side by side: float32 [n, (tables or 1) x word size]."""
         spellings = [str(word) for word in read_sentences(words, "word_vectors")]
         types, type_of_word = np.unique(spellings, return_inverse=True)
-        blocks = []
-        for table in (network.words for network in self.networks):
-            rows = table.vocabulary.lookup(types.tolist())
-            blocks += [table.rows(view, rows) for view in range(max(len(table.tables), 1))]
+        table = self.network.words
+        rows = table.vocabulary.lookup(types.tolist())
+        blocks = [table.rows(view, rows) for view in range(max(len(table.tables), 1))]
         return torch.cat(blocks, dim=1).float().cpu().numpy()[type_of_word]
 
-    def expand_vocabulary(self, vectors: Path | str) -> int:
+    def expand_vocabulary(self, vectors: Path | str | WordVectors) -> int:
         """Add words of a file (GloVe, word2vec, fastText) that the model was not trained on; return how many.
 
         Every trained table gets its own map of the vectors, by least squares
@@ -377,8 +370,8 @@ class MultiViewEncoder:
         words that neither the corpus nor the vectors know. Vectors that are malformed, or share too few words
         with the model, are a UserError.
         """
-        word_vectors = load_word_vectors(vectors)
-        return max((network.words.expand(word_vectors) for network in self.networks), default=0)
+        word_vectors = vectors if isinstance(vectors, WordVectors) else load_word_vectors(vectors)
+        return self.network.words.expand(word_vectors)
 
     def structure_vectors(self, inputs: Iterable[str | Tokens]) -> NDArray[np.float32]:
         """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
@@ -388,7 +381,7 @@ class MultiViewEncoder:
     @with_torch_defaults()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Encode parsed sentences to [B, D], as in :meth:`encode`; keeps gradients where enabled."""
-        return views_output(chosen_views(self.networks, views), None, None).vectors_of(batch)
+        return views_output(self.network, view_positions(self.views, views), None, None).vectors_of(batch)
 
     @with_torch_defaults()
     @torch.inference_mode()
@@ -408,7 +401,7 @@ class MultiViewEncoder:
         with torch_threads(1):
             sentences = [self.reader.tokens(text) for text in read_sentences([a, b], "explain")]
             batch = self.reader.parse(sentences, self.requires_of(views))
-            nodes = list(nodes_of(batch, chosen_views(self.networks, views)))
+            nodes = list(nodes_of(batch, self.network, view_positions(self.views, views)))
             sentence_vectors = {"": self.encode(sentences, views=views, show_progress_bar=False)}
             if self.structure and views is None:
                 sentence_vectors["meaning"] = self.encode(sentences, structure=0, show_progress_bar=False)
@@ -426,7 +419,7 @@ class MultiViewEncoder:
         """Return the vectors [n, width] of sentences, or of all those of ``trees``, in input order."""
         total = len(texts if texts is not None else trees or ())
         vectors = torch.zeros(total, output.width, device=self.device, dtype=torch.float32)
-        dim = max(network.config.dim for network in self.networks)
+        dim = self.network.config.dim
         threads = chosen_threads(batch_size, dim, self.device) if total >= FEW_SENTENCES else 1
         batches = self.reader.batches(texts, output.requires, trees, batch_size)
         progress_bar = progress(total=total, description="encode", show=show_progress_bar)

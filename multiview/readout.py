@@ -51,7 +51,7 @@ class ReadoutConfig(ModelOptions):
 
 def main(config: ReadoutConfig) -> None:
     """Fit a read-out, report its gain on held-out text, and store it."""
-    from multiview.folder.files import model_folder, model_records
+    from multiview.folder.files import model_folder, model_record
     from multiview.training.data import open_trees
     from multiview.training.fit import Target, best_readout, compare, read_text, store_readout
     from multiview.words.compact import pack_matrix, unpack
@@ -60,10 +60,8 @@ def main(config: ReadoutConfig) -> None:
     if not folder.is_dir():
         raise UserError(f"{folder}: no such model folder")
     encoder, trees = config.load(), open_trees(config.trees)
-    if len(encoder.members) > 1:
-        raise UserError(f"{folder}: holds several models; fit a read-out for one of them")
     target = Target(trees, config.teacher)
-    max_dim = encoder.members[0].network.dim
+    max_dim = encoder.network.dim
     if target.vectors_NT is not None:
         max_dim = target.vectors_NT.shape[1]
     if config.dim > max_dim:
@@ -71,7 +69,7 @@ def main(config: ReadoutConfig) -> None:
     blocks = read_text(encoder, trees, target)
     strengths = STRENGTHS if config.strength == "auto" else (config.strength,)
     readout = best_readout(target, blocks[0], strengths, config.dim, trees.folder.name)
-    if model_records(folder)[""].storage == "compact":  # then what will be stored is compared
+    if model_record(folder).storage == "compact":  # then what will be stored is compared
         readout.weight.copy_(unpack(pack_matrix("weight", readout.weight))["weight"])
     gains = compare(encoder.readout, readout, target, blocks[-1])
     output = config.output or folder

@@ -24,8 +24,7 @@ class MultiViewModule(TextModule):
     def __init__(self, encoder: MultiViewEncoder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.encoder = encoder
-        # A module list, so that .to(device) and .parameters() reach the weights.
-        self.networks = torch.nn.ModuleList(encoder.networks)
+        self.network = encoder.network  # a part of this module, whose weights .to(device) moves
 
     @classmethod
     def open(cls, folder: Path, trusts_code: bool = False) -> Self:
@@ -46,7 +45,7 @@ class MultiViewModule(TextModule):
         inputs = texts
         if prompt:
             inputs = [prompt + text if isinstance(text, str) else (*prompt.split(), *text) for text in texts]
-        device = next(self.networks.parameters()).device
+        device = next(self.network.parameters()).device
         return self.encoder.encode(inputs, convert_to_tensor=True, device=device, show_progress_bar=False)  # type: ignore[return-value]
 
     def get_embedding_dimension(self) -> int:

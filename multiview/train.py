@@ -44,7 +44,7 @@ CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
 
 
 def main(config: TrainConfig) -> int:
-    """Train one model, or two in one folder (``--words both``).
+    """Train one model, or two whose names are joined (``--words both``).
 
     Where the paper's data are missing, a dry run estimates its training from a sample before it is refused.
     """
@@ -86,8 +86,6 @@ def join_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, Distribut
 
 def train(config: TrainConfig, distributed: DistributedContext) -> int:
     """Train the model, or both of them, in a folder that no other run writes to."""
-    from multiview.folder.card import combined_card
-    from multiview.folder.files import save_members
     from multiview.training.data import open_trees
 
     reads_text = config.trees is not None or not config.pairs
@@ -104,23 +102,21 @@ def train(config: TrainConfig, distributed: DistributedContext) -> int:
             if code or config.dry_run:
                 return code
         if distributed.first:
-            save_members(folder, ["trained", "fixed"], card=combined_card(config))
-            print(f"model      {folder} (both configurations, concatenated)")
+            # One reading of the paper's 4,800 dimensions, which it does not explain: 2 models x 2 views.
+            print(f"model      {folder / 'trained'}+{folder / 'fixed'}, the name of both side by side")
         return 0
 
 
 def train_one(config: TrainConfig, cache: TreeCache | None, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
     from multiview.training.trainer import Trainer
-    from multiview.words.sources import open_new_words
 
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
         dry_run(config, trainer)
         return 0
-    adds_words = config.table.expand > 0 and config.words_mode != "fixed" and distributed.first
     # Opened now, since what is bad would be found only after hours of training.
-    new_words = open_new_words(config, trainer.cache) if adds_words else None
+    new_words = trainer.word_source.new_words() if distributed.first else None
     queries = None if config.queries is None else read_queries(config.queries)
     with log_to(trainer.folder) as logger:
         logger.setLevel("INFO" if distributed.first else "ERROR")
@@ -137,13 +133,14 @@ def train_one(config: TrainConfig, cache: TreeCache | None, distributed: Distrib
 
 def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
     """Add the new words, once; record the time, draw the curves, and print what the run came to."""
-    from multiview.folder.files import TIME, load_members, save_model
+    from multiview.folder.files import TIME
+    from multiview.model import MultiViewEncoder
 
     folder, position = trainer.folder, trainer.position
     if new_words is not None and not read_json(folder / "config.json")["words"]["expanded"]:
-        (member,) = load_members(folder)
-        words_added = member.network.words.expand(new_words)
-        save_model([member], folder, folder)
+        encoder = MultiViewEncoder.load(folder, "cpu")
+        words_added = encoder.expand_vocabulary(new_words)
+        encoder.write(folder)
         print(f"expanded   {words_added:,} words, by {new_words.summary}")
     write_json(folder / TIME, {"seconds": position.seconds})
     try:

@@ -118,12 +118,6 @@ def deviations(mean_D: Tensor, square_D: Tensor) -> Tensor:
     return deviation_D.masked_fill(deviation_D <= 1e-6 * mean_D.abs(), 0)  # what rounding leaves of it
 
 
-def join_scales(scales: Sequence[Scale]) -> Scale:
-    """Return the scale of vectors that stand side by side, by the scale of each."""
-    mean = torch.cat([scale.mean for scale in scales])
-    return Scale(mean, torch.cat([scale.deviation for scale in scales]))
-
-
 def sample_spans(
     parts: Sequence[Span], sentences: int = SAMPLE_SENTENCES, block: int = BLOCK_SENTENCES
 ) -> list[Span]:

@@ -25,8 +25,6 @@ NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
 }
 """Arguments of sentence-transformers' ``encode``, each with the values that change nothing."""
 Vectors = NDArray[np.floating] | Tensor
-ChosenViews = tuple[ViewStack, list[int]]
-"""A network of a model, and the positions of those of its views that are read."""
 
 
 @dataclass(frozen=True)
@@ -41,48 +39,41 @@ class Output:
     """Makes the vectors [B, width] of parsed sentences."""
 
 
-def view_positions(view_names: Sequence[Sequence[str]], selection: Sequence[str] | None) -> list[list[int]]:
-    """Return the positions of selected views, ``dep`` or ``0-dep``, in each part of a model; None is all."""
+def view_positions(names: Sequence[str], selection: Sequence[str] | str | None) -> list[int]:
+    """Return the positions of selected views, ``dep`` or ``0-dep``, among a model's; None is all."""
     if selection is None:
-        return [list(range(len(names))) for names in view_names]
+        return list(range(len(names)))
+    if isinstance(selection, str):
+        selection = [selection]
     if not isinstance(selection, Collection) or not all(isinstance(label, str) for label in selection):
         raise UserError(f"views={selection!r:.60}: are no names of views")
-    parts = [[{name, f"{position}-{name}"} for position, name in enumerate(names)] for names in view_names]
-    known_labels = {label for part in parts for labels in part for label in labels}
+    labels_of_places = [{name, f"{place}-{name}"} for place, name in enumerate(names)]
+    known_labels = set[str]().union(*labels_of_places)
     selected_labels = set(selection)
     unknown_labels = selected_labels - known_labels
     if unknown_labels or not selected_labels:
         subject = f"view {min(unknown_labels)!r}" if unknown_labels else "views=[]"
         raise UserError(f"{subject}: this model has {', '.join(sorted(known_labels))}")
-    return [[place for place, labels in enumerate(part) if labels & selected_labels] for part in parts]
+    return [place for place, labels in enumerate(labels_of_places) if labels & selected_labels]
 
 
-def chosen_views(networks: Sequence[ViewStack], views: Sequence[str] | str | None) -> list[ChosenViews]:
-    """Find the views of a model by name, in each of its networks; None is all."""
-    selection = [views] if isinstance(views, str) else views
-    positions = view_positions([network.views for network in networks], selection)
-    return list(zip(networks, positions, strict=True))
+def annotations_of(network: ViewStack, places: Sequence[int]) -> set[str]:
+    """Return the annotations that the views at some places read: of ``tokens``, ``dep``, ``const``."""
+    return set[str]().union(*(network.encoder_list[place].requires for place in places))
 
 
-def annotations_of(views: Sequence[ChosenViews]) -> set[str]:
-    """Return the annotations that views read: of ``tokens``, ``dep``, ``const``."""
-    annotations = (network.encoder_list[place].requires for network, places in views for place in places)
-    return set().union(*annotations)
-
-
-def views_output(views: Sequence[ChosenViews], transform: Readout | Scale | None, dim: int | None) -> Output:
+def views_output(
+    network: ViewStack, places: Sequence[int], transform: Readout | Scale | None, dim: int | None
+) -> Output:
     """Return how the views side by side are made, or a map of them, and the first ``dim`` numbers taken."""
-    if transform is not None:
-        width = transform.dim
-    else:
-        width = sum(network.widths[position] for network, positions in views for position in positions)
+    width = transform.dim if transform is not None else sum(network.widths[place] for place in places)
     width = min(dim or width, width)
 
     def vectors_of(batch: Batch) -> Tensor:
-        views_BD = torch.cat([network.vectors(batch, positions) for network, positions in views], dim=1)
+        views_BD = network.vectors(batch, places)
         return views_BD[:, :width] if transform is None else transform(views_BD, width)
 
-    return Output(annotations_of(views), width, vectors_of)
+    return Output(annotations_of(network, places), width, vectors_of)
 
 
 def check_arguments(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, options_of, preset
 from multiview.encoders.registry import BAG, plugin_modules
-from multiview.folder.files import BUILTIN, PARSER_KINDS, Member, parsers_of
+from multiview.folder.files import BUILTIN, PARSER_KINDS, Model, parsers_of
 from runtime.folders import model_card
 
 if TYPE_CHECKING:
@@ -115,9 +115,9 @@ class Card:
             return self.beside == "words"
         return scores.get("recall@1/both", 0.0) > scores.get("recall@1", 0.0)
 
-    def text(self, member: Member, verdict: Sequence[tuple[str, str]]) -> str:
+    def text(self, model: Model, verdict: Sequence[tuple[str, str]]) -> str:
         """Return the README.md: how the model was trained, what that gained, its limits."""
-        network, words, training = member.network, member.network.words, member.training
+        network, words, training = model.network, model.network.words, model.training
         origin = "the start: no validation since had a lower loss"
         if step := training["step"]:
             origin = f"step {step}, which had seen {training['sentences']:,} sentences"
@@ -126,10 +126,10 @@ class Card:
         parts = [
             f"Sentence encoder of {len(network.views)} views ({views}), {network.dim} dimensions side by "
             f"side; {len(words.vocabulary)} words, {words.mode}{', ' if words.origin else ''}{words.origin}.",
-            example(self.folder, member),
+            example(self.folder, model),
             "## Training",
             f"    {self.command}",
-            f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
+            f"Corpus: {model.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
             f"The weights are those of {origin}. The configuration is in config.json.",
         ]
         if self.teacher is not None:
@@ -137,12 +137,12 @@ class Card:
                 f"The views also learned from a sentence encoder's vectors of the corpus, `{self.teacher}`; "
                 "what that encoder was trained on counts for this model too."
             )
-        if not str(member.corpus.get("tokenizer")).startswith("spacy"):
+        if not str(model.corpus.get("tokenizer")).startswith("spacy"):
             splits = "`encode` splits strings by spaCy's rules; lists of words stay."
             parts.append(f"The corpus came in words. {splits}")
         facts = [
             f"{need} trees of {identity.get('name', '?')} {identity.get('version', '')}"
-            for need, identity in sorted(member.parsers.items())
+            for need, identity in sorted(model.parsers.items())
         ]
         facts += [f"{label}: {finding}" for label, finding in verdict]
         parts += [
@@ -194,9 +194,9 @@ class StartCard:
         lines["next"] = f"search by it: python -m multiview.search {model} {self.trees.folder}"
         return list(lines.items())
 
-    def text(self, member: Member, verdict: Sequence[tuple[str, str]]) -> str:
+    def text(self, model: Model, verdict: Sequence[tuple[str, str]]) -> str:
         """Return the README.md."""
-        network, training = member.network, member.training
+        network, training = model.network, model.training
         widths = zip(network.views, network.widths, strict=True)
         views = ", ".join(f"{view} {width}" for view, width in widths)
         meaning = f", read out as {network.readout.dim}" if network.readout else ""
@@ -204,7 +204,7 @@ class StartCard:
         facts = [f"{label}: {finding}" for label, finding in verdict]
         parts = [
             f"Sentence encoder that went on from `{self.start}`: views {views}{meaning}.",
-            example(self.folder, member),
+            example(self.folder, model),
             "## Training",
             f"    {self.command}",
             f"The weights are those of {origin}; words are the start's. The configuration is in config.json.",
@@ -217,11 +217,11 @@ class StartCard:
         return model_card(self.name, *parts)
 
 
-def example(folder: Path, member: Member) -> str:
+def example(folder: Path, model: Model) -> str:
     """Return the lines of Python that load the model and encode a sentence."""
-    foreign = foreign_parsers(member.parsers).items()
+    foreign = foreign_parsers(model.parsers).items()
     parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in foreign)
-    lines = [f"import {module}" for module in plugin_modules(member.network.views)]
+    lines = [f"import {module}" for module in plugin_modules(model.network.views)]
     lines += [
         "from multiview.model import MultiViewEncoder",
         f'MultiViewEncoder.load("{folder}"{parsers}).encode(["A sentence."])',
@@ -233,14 +233,3 @@ def foreign_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
     """Return the names, by annotation, of the parsers that are not those in the package."""
     names = {need: str(identity.get("name", "?")) for need, identity in parsers.items()}
     return {need: name for need, name in names.items() if not name.startswith(BUILTIN)}
-
-
-def combined_card(config: TrainConfig) -> str:
-    """Return the README.md of a folder with both of the paper's configurations."""
-    return model_card(
-        config.model_name,
-        "Two models whose vectors are concatenated: `trained/` with trained word tables, `fixed/` with fixed "
-        "pre-trained vectors. One reading of the 4800 dimensions of Simoulin & Crabbé 2021 (2 models x 2 "
-        "views); the paper does not say.",
-        f"    {training_command(config)}",
-    )

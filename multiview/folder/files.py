@@ -1,17 +1,13 @@
 """Saves and loads models: config.json, model.safetensors, vocab.txt, README.md; vectors.npy with fixed words.
 
 config.json records sizes and SHA-256 of the other files and has a seal of its own; all are checked when a
-model is loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose
-vectors are concatenated, such as the paper's two configurations. modules.json tells sentence-transformers how
-to load it. Nothing in a folder is executable or pickled, and no name in it leads out of it (SECURITY.md). A
-model is replaced in one step (:mod:`runtime.folders`).
+model is loaded. modules.json tells sentence-transformers how to load it. Nothing in a folder is executable or
+pickled, and no name in it leads out of it (SECURITY.md). A model is replaced in one step
+(:mod:`runtime.folders`).
 """
 
 import contextlib
-import functools
-import hashlib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -30,7 +26,7 @@ from multiview.encoders.registry import ViewStack, table_indices
 from multiview.words.compact import FIXED_VECTORS, packed_tensors, unpack
 from multiview.words.table import VOCABULARY, PackedVectors, WordsRecord, WordTable
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
-from runtime.device import build_in_float32, build_without_weights
+from runtime.device import build_without_weights
 from runtime.errors import UserError
 from runtime.files import (
     atomic_path,
@@ -73,7 +69,7 @@ def model_folder(name: Path | str) -> Path:
 
 
 @dataclass
-class Member:
+class Model:
     """A network, and the parsers and tokenizer that its sentences need."""
 
     network: ViewStack
@@ -125,32 +121,9 @@ class ModelRecord:
     """Numbers of a structure vector."""
 
 
-@configuration
-class MembersRecord:
-    """The models of a folder, as config.json lists them."""
-
-    format: int
-    members: Annotated[tuple[Annotated[str, Len(1, 60)], ...], Len(1, 32)]
-
-
-def model_records(folder: Path) -> dict[str, ModelRecord]:
-    """Return the config.json of a model, by the name ``""``, or of several models by their subfolders."""
+def model_record(folder: Path) -> ModelRecord:
+    """Return the config.json of a model."""
     folder = current_folder(folder)
-    folder_record = _read_record(folder)
-    if isinstance(folder_record, ModelRecord):
-        return {"": folder_record}
-    records: dict[str, ModelRecord] = {}
-    for name in folder_record.members:
-        if name in records or not re.fullmatch(r"[\w-][\w.-]*", name, re.ASCII):
-            raise UserError(f"{folder}/config.json: members {name!r}: must be a folder inside this one, once")
-        record = _read_record(folder / name)
-        if isinstance(record, MembersRecord):
-            raise UserError(f"{folder / name / 'config.json'}: lists members; only the outer folder may")
-        records[name] = record
-    return records
-
-
-def _read_record(folder: Path) -> ModelRecord | MembersRecord:
     path = folder / "config.json"
     if not path.is_file():
         raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
@@ -158,10 +131,7 @@ def _read_record(folder: Path) -> ModelRecord | MembersRecord:
     number = content.get("format") if isinstance(content, dict) else None
     if number != FORMAT:
         raise UserError(f"{path}: model format {number}, this program reads {FORMAT}; train the model again")
-    values = read_record(path)
-    if "members" in values:
-        return config_from_json(MembersRecord, values, where=path)
-    return config_from_json(ModelRecord, values, where=path)
+    return config_from_json(ModelRecord, read_record(path), where=path)
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
@@ -170,20 +140,14 @@ def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_sha256(folder: Path) -> str:
-    """Hash a model's config.json, which has the hashes of its other files, or those of several models."""
-    files = [current_folder(folder) / name / "config.json" for name in model_records(folder)]
-    return hashlib.sha256("\n".join(map(sha256_file, files)).encode()).hexdigest()
+    """Hash a model's config.json, which has the hashes of its other files."""
+    model_record(folder)  # refuses what is none
+    return sha256_file(current_folder(folder) / "config.json")
 
 
-def training_hours(folder: Path) -> float | None:
-    """Return how long a model was trained, all its parts together; None where that is not recorded."""
-    parts = [_training_seconds(current_folder(folder) / name) for name in model_records(folder)]
-    recorded_seconds = [seconds for seconds in parts if seconds is not None]
-    return sum(recorded_seconds) / 3600 if len(recorded_seconds) == len(parts) else None
-
-
-def _training_seconds(folder: Path) -> float | None:
-    path = folder / TIME
+def training_seconds(folder: Path) -> float | None:
+    """Return how long a model was trained; None where that is not recorded."""
+    path = current_folder(folder) / TIME
     if not path.is_file():
         return None
     content = read_json(path)
@@ -191,42 +155,6 @@ def _training_seconds(folder: Path) -> float | None:
     if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:
         raise UserError(f"{path}: seconds {seconds!r:.60}: must be a number, at least 0")
     return float(seconds)
-
-
-def _write_member(folder: Path, member: Member, structure: float, structure_size: int) -> None:
-    network = member.network
-    readout, scale, words = network.readout, network.scale, network.words.record()
-    network.words.save(folder)
-    weights, files = network.weights(), words.files
-    packed_vectors = network.words.fixed_vectors
-    is_packed = isinstance(packed_vectors, PackedVectors)
-    if isinstance(packed_vectors, PackedVectors):
-        weights |= packed_tensors(packed_vectors)
-        files = [VOCABULARY]
-    with atomic_path(folder / WEIGHTS) as temporary:
-        save_file(weights, temporary)
-    values = {
-        "format": FORMAT,
-        "views": network.views,
-        "readout": None if readout is None else {"dim": readout.dim, "origin": readout.origin},
-        "scale": None if scale is None else {"origin": scale.origin},
-        "structure": structure,
-        "structure_size": structure_size,
-        "encoder": config_to_json(network.config),
-        "words": config_to_json(words),
-        "parsers": member.parsers,
-        "corpus": member.corpus,
-        "training": member.training,
-        "storage": "compact" if is_packed else "float32",
-    }
-    write_record(folder / "config.json", values, (WEIGHTS, *files))
-
-
-def save_members(folder: Path, names: list[str], *, card: str) -> None:
-    """Make a folder of models from finished subfolders ``names``, whose lock the caller holds."""
-    with replace_folder(folder) as new_folder:
-        write_record(new_folder / "config.json", {"format": FORMAT, "members": names})
-        write_card(new_folder, card)
 
 
 def write_card(folder: Path, card: str) -> None:
@@ -242,7 +170,7 @@ def copy_card(source: Path, target: Path) -> None:
     if readme.is_file() and not readme.is_symlink():  # a link may lead to any file of this machine
         with contextlib.suppress(UnicodeDecodeError):
             card = readme.read_bytes().decode("utf-8")
-    seconds = _training_seconds(source)
+    seconds = training_seconds(source)
     if seconds is not None:
         write_json(target / TIME, {"seconds": seconds})
     write_card(target, card)
@@ -254,11 +182,11 @@ def refuse_other_content(folder: Path) -> None:
         return
     if not (current_folder(folder) / "config.json").is_file():
         raise UserError(f"{folder}: holds something other than a model; give another folder")
-    model_records(folder)
+    model_record(folder)
 
 
 def save_model(
-    members: Sequence[Member],
+    model: Model,
     target: Path,
     source: Path | None = None,
     *,
@@ -266,34 +194,46 @@ def save_model(
     structure: float = 0.0,
     structure_size: int = 1024,
 ) -> None:
-    """Write networks as a model folder in one step: a plain one, or a folder of several models.
+    """Write a model folder in one step.
 
-    The caller holds the lock of ``target``, where a model is replaced. ``source`` is the folder they were
-    loaded from, whose names and cards are kept; without it there is ``card``. λ and the size of a structure
-    vector are those of the whole model.
+    The caller holds the lock of ``target``, where a model is replaced. ``source`` is the folder it was loaded
+    from, whose card is kept; without it there is ``card``. λ and the size of a structure vector are those of
+    a caller who gives none.
     """
-    names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
-    if source is not None:
-        names = [*model_records(source)]
+    network = model.network
+    readout, scale, words = network.readout, network.scale, network.words.record()
+    values = {
+        "format": FORMAT,
+        "views": network.views,
+        "readout": None if readout is None else {"dim": readout.dim, "origin": readout.origin},
+        "scale": None if scale is None else {"origin": scale.origin},
+        "structure": structure,
+        "structure_size": structure_size,
+        "encoder": config_to_json(network.config),
+        "words": config_to_json(words),
+        "parsers": model.parsers,
+        "corpus": model.corpus,
+        "training": model.training,
+        "storage": "float32",
+    }
+    weights, files, packed_vectors = network.weights(), words.files, network.words.fixed_vectors
+    if isinstance(packed_vectors, PackedVectors):
+        weights |= packed_tensors(packed_vectors)
+        files, values["storage"] = [VOCABULARY], "compact"
     with replace_folder(target) as new_folder:
-        for name, member in zip(names, members, strict=True):
-            _write_member(new_folder / name, member, structure, structure_size)
-        if names != [""]:
-            write_record(new_folder / "config.json", {"format": FORMAT, "members": names})
-        for name in {"", *names}:
-            if source is None:
-                write_card(new_folder / name, card)
-            else:
-                copy_card(current_folder(source) / name, new_folder / name)
+        network.words.save(new_folder)
+        with atomic_path(new_folder / WEIGHTS) as temporary:
+            save_file(weights, temporary)
+        write_record(new_folder / "config.json", values, (WEIGHTS, *files))
+        if source is None:
+            write_card(new_folder, card)
+        else:
+            copy_card(current_folder(source), new_folder)
 
 
-def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
+def load_model(folder: Path, device: torch.device | str = "cpu") -> Model:
     """Load a model folder; a file that is missing, damaged or of another format is named in a UserError."""
-    records, target = model_records(folder), torch.device(device)
-    return [_load_member(current_folder(folder) / name, record, target) for name, record in records.items()]
-
-
-def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
+    record, folder = model_record(folder), current_folder(folder)
     path = folder / WEIGHTS
     is_compact = record.storage == "compact"
     files = [WEIGHTS, VOCABULARY] if is_compact else [WEIGHTS, *record.words.files]
@@ -309,42 +249,35 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
                 raise UserError(f"{FIXED_VECTORS} is no pairs of 4 bits")
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
-    with build_in_float32():
-        words = _load_words(folder, record, weights, packed_vectors)
-        network = _empty_network(record, words)
-        network.load_state_dict(weights)
-    if words.expansion is not None:
-        words.expansion.check(path)
-    return Member(network.to(device).eval(), record.parsers, record.corpus, record.training)
+    network = _network_without_weights(folder, record, packed_vectors)
+    _check_sizes(folder / "config.json", network.state_dict(), weights)
+    # What is read is copied into memory, since the file may change.
+    network.load_state_dict({name: tensor.clone() for name, tensor in weights.items()}, assign=True)
+    network.words.place_marker()
+    if network.words.expansion is not None:
+        network.words.expansion.check(path)
+    return Model(network.to(device).eval(), record.parsers, record.corpus, record.training)
 
 
-def _empty_network(record: ModelRecord, words: WordTable) -> ViewStack:
-    network = ViewStack(record.views, words, record.encoder)
-    if record.readout is not None:
-        weight_KD = torch.empty(record.readout.dim, network.dim)
-        network.readout = Readout(weight_KD, torch.empty(record.readout.dim), record.readout.origin)
-    if record.scale is not None:
-        network.scale = Scale(torch.empty(network.dim), torch.empty(network.dim), record.scale.origin)
-    return network
-
-
-def _load_words(
-    folder: Path, record: ModelRecord, weights: dict[str, Tensor], fixed_vectors: PackedVectors | None
-) -> WordTable:
-    """Return the model's words, with room for their weights, of which ``weights`` has the sizes."""
-    tables = 1 + max(table_indices(record.views))
+def _network_without_weights(
+    folder: Path, record: ModelRecord, fixed_vectors: PackedVectors | None
+) -> ViewStack:
+    """Return the network of a record, whose weights have sizes and no memory."""
     try:
         with build_without_weights():
+            tables = 1 + max(table_indices(record.views))
             words = WordTable.load(folder, record.words, tables=tables, fixed_vectors=fixed_vectors)
-            expected_weights = _empty_network(record, words).state_dict()
+            network = ViewStack(record.views, words, record.encoder)
+            if record.readout is not None:
+                weight_KD = torch.empty(record.readout.dim, network.dim)
+                network.readout = Readout(weight_KD, torch.empty(record.readout.dim), record.readout.origin)
+            if record.scale is not None:
+                mean_D, deviation_D = torch.empty(2, network.dim)
+                network.scale = Scale(mean_D, deviation_D, record.scale.origin)
+            return network
     except (OverflowError, RuntimeError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{folder / 'config.json'}: sizes out of range ({reason})") from None
-    _check_sizes(folder / "config.json", expected_weights, weights)
-    # Module.to_empty would import sympy.
-    empty = functools.partial(torch.empty, device="cpu")
-    words._apply(lambda weight: empty(weight.shape, dtype=weight.dtype))  # type: ignore[no-untyped-call]
-    return words
 
 
 def _check_sizes(path: Path, expected: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:

@@ -7,7 +7,7 @@ encoders only know the trees of those parsers, so any other parser is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from corpora.sentences import describe_value
 from multiview.encoders.registry import fields_of
-from multiview.folder.files import PARSER_KINDS, Member, load_members, model_folder, model_records
+from multiview.folder.files import PARSER_KINDS, Model, load_model, model_folder, model_record
 from multiview.words.table import WordTable
 from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, is_same_parser, offsets_of, places_of_ranges
 from runtime.cli import warn_once
@@ -45,25 +45,21 @@ BATCH_TOKENS = 16_384
 
 
 class SentenceReader:
-    """Tokenises and parses sentences for a model, whose members must share their parsers."""
+    """Tokenises and parses sentences for a model, by parsers of these identities."""
 
-    def __init__(self, members: Sequence[Member], max_length: int = MAX_LENGTH) -> None:
+    def __init__(self, identities: Mapping[str, Any], max_length: int = MAX_LENGTH) -> None:
         self.max_length: int = check_count(max_length, "max_length")
         """How many words of a text are read, which bounds time and memory."""
         self.specs: dict[str, str] = {}
         """Parser to load for an annotation (``dep``, ``const``) in place of the builtin or recorded one."""
         self.device: str = "cpu"
         """Device of the parsers that are loaded from now on."""
-        self.identities: dict[str, Any] = {}
+        self.identities = dict(identities)
         self.parsers: dict[str, Any] = {}
         """Parsers by annotation, loaded here or given; one with other trees than the model's is refused."""
         self._loaded_parsers: dict[str, Any] = {}
         self._tokenizer: Tokenizer | None = None
         self._index: tuple[TreeCache, dict[tuple[str, ...], int]] | None = None
-        for member in members:
-            for need, identity in member.parsers.items():
-                if self.identities.setdefault(need, identity) != identity:
-                    raise UserError(f"the model's parts were trained on trees of different {need} parsers")
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what use adds, for copies too: they are small, and hashes stay as they are."""
@@ -244,7 +240,7 @@ class SentenceReader:
 class TextSource:
     """The parsers and words of a model: what structure and the judge read sentences by."""
 
-    members: Sequence[Member]
+    model: Model
     reader: SentenceReader
     name: str
     folder: Path | None
@@ -262,7 +258,7 @@ class TextSource:
             return cls.load("builtin", device)
         if not isinstance(getattr(model, "reader", None), SentenceReader):
             raise UserError(f"{caller}: source: {describe_value(model)} is no MultiViewEncoder")
-        return cls(model.members, model.reader, model.name, model.folder, model.structure_size)
+        return cls(model.model, model.reader, model.name, model.folder, model.structure_size)
 
     @classmethod
     @loading()
@@ -272,16 +268,16 @@ class TextSource:
         """Load those of a model folder, or of ``builtin``, by default onto a GPU if there is one."""
         path, target = model_folder(folder), pick_device(device)
         with pause_collector():
-            members = load_members(path, target)
-        reader = SentenceReader(members)
+            model = load_model(path, target)
+        reader = SentenceReader(model.parsers)
         reader.device = str(target)
-        size = structure_size or next(iter(model_records(path).values())).structure_size
-        return cls(members, reader, Path(folder).name, path, size)
+        size = structure_size or model_record(path).structure_size
+        return cls(model, reader, Path(folder).name, path, size)
 
     @property
     def words(self) -> WordTable:
-        """The words of the first member."""
-        return self.members[0].network.words
+        """The model's words."""
+        return self.model.network.words
 
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:

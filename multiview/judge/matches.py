@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -32,7 +31,7 @@ from runtime.errors import UserError
 from runtime.surroundings import loading
 
 if TYPE_CHECKING:  # the first compiles
-    from multiview.encoders.outputs import ChosenViews
+    from multiview.encoders.registry import ViewStack
     from multiview.judge.reasons import Binding
 
 Float = NDArray[np.floating]
@@ -111,13 +110,11 @@ class ViewNodes:
     """The nodes' vectors of each sentence, [N, D]."""
 
 
-def nodes_of(batch: Batch, networks: Sequence[ChosenViews]) -> Iterator[ViewNodes]:
-    """Yield the nodes of every chosen view of some networks."""
+def nodes_of(batch: Batch, network: ViewStack, places: Sequence[int]) -> Iterator[ViewNodes]:
+    """Yield the nodes of the views at some places of a network."""
     views_of_name: Counter[str] = Counter()
     token_count, words = int(batch.sentence_offsets[-1]), batch.distinct_words()
-    for view, x_UE, token_N in chain(
-        *(network.encoder_inputs(places, *words) for network, places in networks)
-    ):
+    for view, x_UE, token_N in network.encoder_inputs(places, *words):
         plan = view.plan(batch)
         h_ND = view.forward_nodes(x_UE, plan, token_N)
         tree: Tree = ""

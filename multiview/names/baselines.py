@@ -29,7 +29,7 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from corpora.characters import places_of, plain
 from multiview.config import NO_START, TrainConfig
 from multiview.encoders.meaning import sample_spans
-from multiview.folder.files import Member, load_members, model_folder, model_records, model_sha256
+from multiview.folder.files import Model, load_model, model_folder, model_record, model_sha256
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import Float
 from multiview.words.table import SIF_A, WordTable
@@ -183,31 +183,28 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
 
     folder = model_folder(model)
     trees = TreeCache.open(corpus)
-    members = []
-    for name, record in model_records(folder).items():
-        values = record.training.get("config")
-        if values is None:
-            raise UserError(
-                f"{folder / name}: has no record of multiview.train, so its start cannot be made again"
-            )
-        if record.training.get("trees") != trees.identity.get("content_sha256"):
-            raise UserError(f"{trees.folder}: is not the tree cache that {folder / name} was trained on")
-        values = {"start": NO_START, **values}  # what was trained before there were starts
-        config = config_from_json(TrainConfig, values, where=folder / name / "config.json")
-        if config.goes_on:
-            start = model_folder(config.start)
-            if model_sha256(start) != record.training["start"]["sha256"]:
-                raise UserError(f"{start}: is not as it was when {folder} went on from it")
-            members += load_members(start)
-            continue
+    record = model_record(folder)
+    values = record.training.get("config")
+    if values is None:
+        raise UserError(f"{folder}: has no record of multiview.train, so its start cannot be made again")
+    if record.training.get("trees") != trees.identity.get("content_sha256"):
+        raise UserError(f"{trees.folder}: is not the tree cache that {folder} was trained on")
+    values = {"start": NO_START, **values}  # what was trained before there were starts
+    config = config_from_json(TrainConfig, values, where=folder / "config.json")
+    if config.goes_on:
+        start = model_folder(config.start)
+        if model_sha256(start) != record.training["start"]["sha256"]:
+            raise UserError(f"{start}: is not as it was when {folder} went on from it")
+        first_model = load_model(start)
+    else:
         # A teacher's part draws its weights after all others, so that the start is the same without it.
         objective = dataclasses.replace(config.objective, teacher=None)
         with torch.random.fork_rng(devices=[]):
             trainer = Trainer(dataclasses.replace(config, device="cpu", objective=objective), trees)
             network = trainer.network_to_keep(with_words=len(record.views) > len(config.view_list))
-        members.append(Member(network, dict(record.parsers), record.corpus))
+        first_model = Model(network, dict(record.parsers), record.corpus)
     return MultiViewEncoder(
-        members,
+        first_model,
         device=pick_device(device),
         name=f"start:{Path(model).name}",
         structure=record.structure,
@@ -217,16 +214,13 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
 
 def training_trees(folder: Path) -> Path | None:
     """Return the tree cache of a model's training: where it was then, or in ``runs/trees``; None if gone."""
-    records = model_records(folder).values()
+    training = model_record(folder).training
     recorded_paths: list[Path] = []
-    for record in records:
-        with contextlib.suppress(UserError):  # not of multiview.train
-            config = config_from_json(TrainConfig, record.training.get("config"), where=folder)
-            if config.trees is not None:
-                recorded_paths.append(config.trees)
+    with contextlib.suppress(UserError):  # not of multiview.train
+        config = config_from_json(TrainConfig, training.get("config"), where=folder)
+        recorded_paths = [config.trees] if config.trees is not None else []
     for path in [*recorded_paths, *sorted(Path("runs/trees").glob("*"))]:
         with contextlib.suppress(UserError):  # no cache, or an unfinished one
-            content = TreeCache.open(path).identity.get("content_sha256")
-            if all(record.training.get("trees") == content for record in records):
+            if TreeCache.open(path).identity.get("content_sha256") == training.get("trees"):
                 return path
     return None

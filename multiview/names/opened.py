@@ -73,7 +73,7 @@ class SingleEncoder:
     """The meaning of the encoder's name, if it has one."""
     identity: Sequence[Any] = ()
     """Decides its vectors."""
-    reader: SentenceReader = field(init=False, default_factory=lambda: SentenceReader([]))
+    reader: SentenceReader = field(init=False, default_factory=lambda: SentenceReader({}))
 
     @cached_property
     def _function_or_error(self) -> Encode | UserError:

@@ -32,7 +32,7 @@ from multiview.encoders.meaning import (
 )
 from multiview.encoders.outputs import view_positions
 from multiview.encoders.registry import view_class
-from multiview.folder.files import model_folder, model_records, model_sha256, training_hours
+from multiview.folder.files import model_folder, model_record, model_sha256, training_seconds
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import Bag, RandomLSTM, load_start, lookup_of
 from multiview.names.grammar import MANIFEST, RAW, EncoderName, parse_name, wrong_form
@@ -125,14 +125,14 @@ class Source:
 
     @property
     def has_trained_words(self) -> bool:
-        """Whether it is a model, or joins several, of which one has word vectors of its own."""
-        records = model_records(model_folder(self.name.base)) if self.kind == "multiview" else {}
-        return any(record.words.mode == "trained" for record in records.values())
+        """Whether it is a model that has word vectors of its own."""
+        return self.kind == "multiview" and model_record(model_folder(self.name.base)).words.mode == "trained"
 
     @property
     def hours(self) -> float | None:
         """Hours of training, where they are recorded; of a view, those of its model."""
-        return training_hours(model_folder(self.name.base)) if self.kind == "multiview" else None
+        seconds = training_seconds(model_folder(self.name.base)) if self.kind == "multiview" else None
+        return None if seconds is None else seconds / 3600
 
     @property
     def for_classifiers(self) -> Source:
@@ -248,8 +248,7 @@ def _without_prefix(name: EncoderName, seed: int) -> Source:
     if name.expand and not source.has_trained_words:
         raise UserError(f"model {name.spec!r}: has fixed word vectors only, no vocabulary to expand")
     if name.views:
-        views_of_members = [record.views for record in model_records(folder).values()]
-        positions = view_positions(views_of_members, name.views)
+        positions = view_positions(model_record(folder).views, name.views)
         # A view has features where its model has them, but neither its share of structure nor its read-out.
         content = [*source.content, positions]
         source = replace(source, content=content, default_share=0.0, has_meaning=False)
@@ -264,16 +263,16 @@ def _on_disk(name: EncoderName, path: Path) -> Source:
         return _source(name, "words", lambda device: Bag(lookup_of(name.base)).encode, sha256_file(path))
     config = path / "config.json"
     values = read_json(config) if config.is_file() else None
-    is_ours = isinstance(values, dict) and "format" in values and values.keys() & {"views", "members"}
+    is_ours = isinstance(values, dict) and "format" in values and "views" in values
     if not is_ours:
         return _of_library(name, input_hash(path, list_files(path, MODEL_SUFFIXES)))
-    records = model_records(path)
+    record = model_record(path)
     load = functools.partial(MultiViewEncoder.load, name.base)
     return replace(
         _source(name, "multiview", load, model_sha256(path)),
-        has_features=any(record.readout or record.structure or record.scale for record in records.values()),
-        default_share=max(record.structure for record in records.values()),
-        has_meaning="" in records and bool(records[""].readout or records[""].structure),
+        has_features=bool(record.readout or record.structure or record.scale),
+        default_share=record.structure,
+        has_meaning=bool(record.readout or record.structure),
     )
 
 

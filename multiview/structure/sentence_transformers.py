@@ -107,8 +107,6 @@ class StructureModule(TextModule):
             self.model.save(str(new_folder / "model"))
             if self.source.name != "builtin":
                 size = self.source.structure_size
-                save_model(
-                    self.source.members, new_folder / "source", self.source.folder, structure_size=size
-                )
+                save_model(self.source.model, new_folder / "source", self.source.folder, structure_size=size)
             record = StructureRecord(structure=self.structure, structure_size=self.source.structure_size)
             write_json(new_folder / "structure.json", config_to_json(record))

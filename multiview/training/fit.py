@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from multiview.encoders.meaning import Readout, Scale, deviations, normalize_rows
-from multiview.folder.files import WEIGHTS, copy_card, load_members, model_records
+from multiview.folder.files import WEIGHTS, copy_card, load_model, model_record
 from multiview.folder.reading import CHUNK_SENTENCES
 from multiview.model import MultiViewEncoder
 from multiview.training.data import Split, open_teacher
@@ -257,8 +257,8 @@ def store_readout(
     ``target`` may be the model's own folder; the caller holds its lock. Without ``structure``, λ stays. A
     folder that is damaged is a UserError.
     """
-    record = model_records(source)[""]
-    load_members(source)  # checks all files
+    record = model_record(source)
+    load_model(source)  # checks all files
     new_modules = nn.ModuleDict({"readout": readout, "scale": scale})
     new_tensors = {name: value.cpu() for name, value in new_modules.state_dict().items()}
     if record.storage == "compact":

@@ -75,7 +75,7 @@ class MultiViewNetwork(ViewStack):
             self.objective = Objective(trained_views(views), width, objective, self.dim, teacher_dim)
             self.start_as_bags()
             return
-        self.scale = start.member.network.scale if self.dim == start.member.network.dim else None
+        self.scale = start.model.network.scale if self.dim == start.model.network.dim else None
         self.readout = start.readout_for(self.widths)
         self.requires_grad_(False)
         for module in (self.readout, *(self.encoder_list[place] for place in contrasted)):

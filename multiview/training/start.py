@@ -11,7 +11,7 @@ import torch
 from multiview.config import TrainConfig
 from multiview.encoders.meaning import Readout
 from multiview.encoders.registry import ViewEncoder, trained_views, view_class
-from multiview.folder.files import Member, load_members, model_folder, model_records, model_sha256
+from multiview.folder.files import Model, load_model, model_folder, model_record, model_sha256
 from multiview.folder.reading import SentenceReader
 from multiview.model import MultiViewEncoder
 from multiview.words.vectors import Float
@@ -29,7 +29,7 @@ class StartModel:
     """A loaded model, the views that it will have, and which of them are trained."""
 
     folder: Path
-    member: Member
+    model: Model
     views: list[str]
     trained: list[str]
     structure: float
@@ -39,20 +39,17 @@ class StartModel:
     def open(cls, config: TrainConfig) -> StartModel:
         """Load ``--start``, with the views of ``--views`` that it lacks before those without weights.
 
-        A model that is damaged, of another version, in several parts or not finite is a UserError, and so is
+        A model that is damaged, of another version or not finite is a UserError, and so is
         a view that cannot be trained.
         """
         folder = model_folder(config.start)
-        records = model_records(folder)
-        if len(records) > 1:
-            raise UserError(f"--start {config.start}: holds several models; go on from one of them")
-        (member,), (record,) = load_members(folder), records.values()
-        for name, weight in member.network.state_dict().items():
+        record, model = model_record(folder), load_model(folder)
+        for name, weight in model.network.state_dict().items():
             if not name.startswith("scale.") and not weight.isfinite().all():
                 raise UserError(f"--start {config.start}: its weights {name} are not finite; give another")
         own_views, chosen = (
-            list(member.network.views),
-            config.view_list or trained_views(member.network.views),
+            list(model.network.views),
+            config.view_list or trained_views(model.network.views),
         )
         for view in chosen:
             if view_class(view).weightless:
@@ -62,12 +59,12 @@ class StartModel:
         if len(set(chosen)) < len(chosen):
             raise UserError(f"--views {config.views}: names a view twice; name each once")
         new_views = [view for view in chosen if view not in own_views]
-        if new_views and member.network.words.tables:
+        if new_views and model.network.words.tables:
             raise UserError(f"--views {config.views}: {new_views[0]} can join a start of fixed words only")
         place = len(trained_views(own_views))
         views = [*own_views[:place], *new_views, *own_views[place:]]
         trained = [view for view in views if view in chosen]
-        return cls(folder, member, views, trained, record.structure, record.structure_size)
+        return cls(folder, model, views, trained, record.structure, record.structure_size)
 
     @property
     def sha256(self) -> str:
@@ -77,17 +74,17 @@ class StartModel:
     @property
     def reader(self) -> SentenceReader:
         """What parses sentences by the start's parsers."""
-        return SentenceReader([self.member])
+        return SentenceReader(self.model.parsers)
 
     @property
     def encoders(self) -> list[ViewEncoder | None]:
         """The encoders of :attr:`views`; None for those that join."""
-        own_encoders = dict(zip(self.member.network.views, self.member.network.encoder_list, strict=True))
+        own_encoders = dict(zip(self.model.network.views, self.model.network.encoder_list, strict=True))
         return [own_encoders.get(view) for view in self.views]
 
     def readout_for(self, widths: Sequence[int]) -> Readout | None:
         """Return the read-out, which ignores the views that join; ``widths`` are those of :attr:`views`."""
-        network = self.member.network
+        network = self.model.network
         if network.readout is None:
             return None
         blocks_of_views = dict(
@@ -114,7 +111,7 @@ class StartModel:
         path = folder / "vectors.npy"
 
         def write() -> None:
-            encoder = MultiViewEncoder([self.member])
+            encoder = MultiViewEncoder(self.model)
             write_array(path, encoder.encode(None, trees=trees, structure=0, normalize_embeddings=True))
 
         make_once(folder, source, [path.name], write)

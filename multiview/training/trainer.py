@@ -27,7 +27,7 @@ from multiview.config import TrainConfig, decisive_options, options_of
 from multiview.encoders.meaning import sample_spans
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.card import Card, StartCard
-from multiview.folder.files import Member, parsers_of, save_model
+from multiview.folder.files import Model, parsers_of, save_model
 from multiview.training.data import Step, StepSource, open_teacher
 from multiview.training.gradient import (
     DistributedContext,
@@ -39,7 +39,7 @@ from multiview.training.gradient import (
 from multiview.training.pairs import PairJob, PairSteps, parse_pairs, read_pair_sets
 from multiview.training.start import StartModel
 from multiview.training.text import AHEAD, Job, TextSteps
-from multiview.words.sources import new_table
+from multiview.words.sources import WordSource
 from multiview.words.vectors import Float
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
@@ -79,7 +79,8 @@ class Trainer:
         trees = [each for each in (cache, pair_trees) if each is not None]
         self.cache = trees[0]
         """The trees of the text, or without one of the pairs."""
-        self.network, sources = _new_network_and_sources(config, trees, self.start)
+        self.word_source = WordSource.of(config, self.cache)
+        self.network, sources = _new_network_and_sources(config, trees, self.start, self.word_source)
         self.source = sources[0]
         self.text = self.pairs = None
         if cache is not None:
@@ -203,9 +204,9 @@ class Trainer:
             training["start"] = {"model": self.config.start, "sha256": self.start.sha256}
             options = {"structure": self.start.structure, "structure_size": self.start.structure_size}
         network = self.network_to_keep(with_words=self.card.includes_words(scores))
-        member = Member(network, parsers_of(identity), identity.get("corpus") or {}, training)
+        model = Model(network, parsers_of(identity), identity.get("corpus") or {}, training)
         verdict = self.card.verdict(training["untrained"], training["best"])
-        save_model([member], self.folder, card=self.card.text(member, verdict), **options)
+        save_model(model, self.folder, card=self.card.text(model, verdict), **options)
 
     @cached_property
     def scale_sample(self) -> list[Batch]:
@@ -257,7 +258,7 @@ class Trainer:
 
 
 def _new_network_and_sources(
-    config: TrainConfig, trees: Sequence[TreeCache], start: StartModel | None
+    config: TrainConfig, trees: Sequence[TreeCache], start: StartModel | None, word_source: WordSource
 ) -> tuple[MultiViewNetwork, list[StepSource]]:
     """Make the network, whose new weights the seed decides, and what prepares its steps from each cache."""
     objective, dropout = config.objective, config.table.dropout
@@ -265,7 +266,7 @@ def _new_network_and_sources(
     if start is None:
         teacher = None if objective.teacher is None else open_teacher(objective.teacher, trees[0])
         teachers = [teacher]
-        words = new_table(config, trees[0], len(trained_views(config.view_list)))
+        words = word_source.new_table(len(trained_views(config.view_list)))
         torch.manual_seed(config.seed)
         teacher_dim = 0 if teacher is None else teacher.shape[1]
         network = MultiViewNetwork(config.view_list, words, config.encoder, objective, teacher_dim)
@@ -274,7 +275,7 @@ def _new_network_and_sources(
         for cache in trees:
             start.check_trees(cache)
         teachers = [start.vectors(cache) for cache in trees]
-        stack = start.member.network
+        stack = start.model.network
         torch.manual_seed(config.seed)
         network = MultiViewNetwork(start.views, stack.words, stack.config, objective, start=start)
         if network.readout is not None:

@@ -14,6 +14,7 @@ Legend of dimension suffixes: W words, T size of the encoder's vectors, E size o
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from safetensors.torch import load_file
 
 from corpora.characters import plain
 from corpora.inputs import input_hash, list_files
-from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, TrainConfig
+from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, Start, TableConfig, TrainConfig
 from multiview.pretrained import encode_texts, encoder_folder, load_pretrained
 from multiview.words.compact import FIXED_VECTORS, WEIGHTS, unpack
 from multiview.words.table import MEAN_WORDS, UNKNOWN_ROW, Vocabulary, WordTable, corpus_words, sif_weights
@@ -50,91 +51,146 @@ MODEL_SUFFIXES = (".safetensors", ".json", ".txt", ".model", ".npy", ".bin")
 """Suffixes of the files in another library's model that decide its vectors."""
 
 
-def open_vectors(
-    config: TrainConfig, trees: TreeCache, cache: Path = CACHE, max_words: int = DEFAULT_WORDS
-) -> WordVectors:
-    """Open what ``--vectors`` names, of a file its ``max_words`` first words; ``cache`` keeps the result."""
-    if config.vectors == BUILTIN_WORDS:
-        return _builtin_vectors(config.table.dim, cache)
-    if config.vectors == TRAIN:
-        return _skip_gram_vectors(config, trees, cache)
-    if config.vectors.startswith(DISTIL):
-        return _distilled_vectors(config, trees, cache)
-    return load_word_vectors(config.vectors, cache, max_words)
+@dataclass(frozen=True, kw_only=True)
+class WordSource:
+    """Where a new model has its words from: ``--words``, ``--vectors`` and ``--table``, over one corpus."""
 
+    trees: TreeCache
+    spec: str
+    """``--vectors``."""
+    mode: Literal["trained", "tuned", "fixed", "both"]
+    """``--words``."""
+    options: TableConfig
+    start: Start
+    seed: int
+    device: str = "cpu"
+    """Where the sentence encoder of ``distil:`` computes."""
+    cache: Path = CACHE
+    """Keeps converted vectors."""
+    max_words: int = DEFAULT_WORDS
+    """Words to read from the top of a file."""
 
-def open_new_words(config: TrainConfig, trees: TreeCache) -> WordVectors:
-    """Open vectors that expand trained words: of the ``--table.expand`` first words of a file.
+    @classmethod
+    def of(cls, config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Self:
+        """Return that of a configuration."""
+        return cls(
+            trees=trees,
+            spec=config.vectors,
+            mode=config.words_mode,
+            options=config.table,
+            start=config.encoder.start,
+            seed=config.seed,
+            device=config.device,
+            cache=cache,
+        )
 
-    ``distil:`` encodes as many of the corpus's words, with the rare ones that training leaves out.
-    """
-    max_words = config.table.expand
-    table = replace(config.table, size=max_words, buckets=0)  # also those too rare to be trained
-    return open_vectors(replace(config, table=table), trees, max_words=max_words)
+    def vectors(self) -> WordVectors:
+        """Open what ``--vectors`` names."""
+        if self.spec == BUILTIN_WORDS:
+            return _builtin_vectors(self.options.dim, self.cache)
+        if self.spec == TRAIN:
+            return self._skip_gram_vectors()
+        if self.spec.startswith(DISTIL):
+            return self._distilled_vectors()
+        return load_word_vectors(self.spec, self.cache, self.max_words)
 
+    def new_words(self) -> WordVectors | None:
+        """Open the vectors that expand trained words: those of a file's ``--table.expand`` first, if any.
 
-def _record(config: TrainConfig, trees: TreeCache) -> dict[str, object]:
-    """Return what decides the words of a corpus, their counts and the size of their vectors."""
-    words = [config.table.size, config.table.min_count, config.table.case]
-    return {"trees": trees.identity["content_sha256"], "words": words, "dim": config.table.dim}
+        ``distil:`` encodes as many of the corpus's words, with the rare ones that training leaves out.
+        """
+        max_words = self.options.expand
+        if not max_words or self.mode == "fixed":
+            return None
+        options = replace(self.options, size=max_words, buckets=0)  # also those too rare to be trained
+        return replace(self, options=options, max_words=max_words).vectors()
 
+    def new_table(self, tables: int) -> WordTable:
+        """Make the words of a new model, with so many ``tables`` if they are trained.
 
-def _skip_gram_vectors(config: TrainConfig, trees: TreeCache, cache: Path) -> WordVectors:
-    words, counts_W = corpus_words(trees.type_counts(), config.table)
-    dim = config.table.dim
-    token_count = sum(row.tokens for row in trees.rows)
-    passes = min(max(PASSES["words"] // max(token_count, 1), PASSES["least"]), PASSES["most"])
-    source = {**_record(config, trees), **SKIP_GRAM, "seed": config.seed, "passes": passes}
+        Vectors that have none of the corpus's words are a UserError.
+        """
+        buckets, case = self.options.buckets, self.options.case
+        vectors = None if self.mode == "trained" else self.vectors()
+        if vectors is not None and self.mode == "fixed":
+            vocabulary = Vocabulary(vectors.words, buckets=buckets, case=case)
+            word_rows = range(1, 1 + len(vocabulary))  # neither the unknown word nor a bucket
+            if not any(vocabulary.row(word) in word_rows for word in self.trees.type_counts()):
+                raise _no_word_in_common(self.spec)
+            table = WordTable.with_fixed(vocabulary, vectors.vectors)
+            table.origin = f"from {vectors.summary}"
+            return table
+        words, counts_W = self._corpus_words()
+        dim = self.options.dim if vectors is None else vectors.dim
+        table = WordTable(Vocabulary(words, buckets=buckets, case=case), dim, views=tables)
+        table.initialise(self.start, counts=counts_W if vectors is None else None, seed=self.seed)
+        if vectors is not None:
+            start_from(table, vectors, self.spec)
+        return table
 
-    def read() -> Iterator[tuple[str, Float]]:
-        if not words:
-            reason = f"no word of {trees.folder} occurs twice"
-            raise UserError(f"--vectors {TRAIN}: {reason}; give --table.buckets 0")
-        try:
-            from gensim.models import Word2Vec
-        except ImportError:
-            raise MissingExtraError("gensim", "vectors") from None
-        counts = dict(zip(words, counts_W.tolist(), strict=True))
-        model = Word2Vec(sg=1, vector_size=dim, min_count=1, seed=config.seed, workers=1, **SKIP_GRAM)
-        model.build_vocab_from_freq(counts, corpus_count=len(trees))
-        with progress(total=passes * len(trees), description="word vectors") as bar:
-            sentences = _Sentences(trees, lower=config.table.case == "lower", bar=bar)
-            model.train(sentences, total_examples=len(trees), epochs=passes)
-        for word in words:
-            yield word, np.asarray(model.wv[word], dtype=np.float32)
+    def _corpus_words(self) -> tuple[list[str], NDArray[np.int64]]:
+        return corpus_words(self.trees.type_counts(), self.options)
 
-    summary = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
-    return convert_once(cache / f"{TRAIN}-{json_digest(source, 8)}", source, read, TRAIN, summary)
+    def _record(self) -> dict[str, object]:
+        """Return what decides the words of a corpus, their counts and the size of their vectors."""
+        words = [self.options.size, self.options.min_count, self.options.case]
+        return {"trees": self.trees.identity["content_sha256"], "words": words, "dim": self.options.dim}
 
+    def _skip_gram_vectors(self) -> WordVectors:
+        words, counts_W = self._corpus_words()
+        dim = self.options.dim
+        token_count = sum(row.tokens for row in self.trees.rows)
+        passes = min(max(PASSES["words"] // max(token_count, 1), PASSES["least"]), PASSES["most"])
+        source = {**self._record(), **SKIP_GRAM, "seed": self.seed, "passes": passes}
 
-def _distilled_vectors(config: TrainConfig, trees: TreeCache, cache: Path) -> WordVectors:
-    words, counts_W = corpus_words(trees.type_counts(), config.table)
-    dim = config.table.dim
-    model_name = config.vectors.removeprefix(DISTIL)
-    folder = encoder_folder(model_name)
-    digest = input_hash(folder, list_files(folder, MODEL_SUFFIXES))
-    source = {**_record(config, trees), "model": digest}
+        def read() -> Iterator[tuple[str, Float]]:
+            if not words:
+                reason = f"no word of {self.trees.folder} occurs twice"
+                raise UserError(f"--vectors {TRAIN}: {reason}; give --table.buckets 0")
+            try:
+                from gensim.models import Word2Vec
+            except ImportError:
+                raise MissingExtraError("gensim", "vectors") from None
+            counts = dict(zip(words, counts_W.tolist(), strict=True))
+            model = Word2Vec(sg=1, vector_size=dim, min_count=1, seed=self.seed, workers=1, **SKIP_GRAM)
+            model.build_vocab_from_freq(counts, corpus_count=len(self.trees))
+            with progress(total=passes * len(self.trees), description="word vectors") as bar:
+                sentences = _Sentences(self.trees, lower=self.options.case == "lower", bar=bar)
+                model.train(sentences, total_examples=len(self.trees), epochs=passes)
+            for word in words:
+                yield word, np.asarray(model.wv[word], dtype=np.float32)
 
-    def read() -> Iterator[tuple[str, Float]]:
-        model = load_pretrained(str(folder), all_modules=True, device=str(pick_device(config.device)))
-        width = model.get_embedding_dimension() or 0
-        if min(width, len(words)) < dim:
-            raise UserError(
-                f"--table.dim {dim}: more than the {width} numbers of {folder.name} or the corpus's "
-                f"{len(words)} words; lower it"
-            )
-        blocks = []
-        with progress(total=len(words), unit="word", description=f"distil {folder.name}") as bar:
-            for start in range(0, len(words), BLOCK):
-                blocks.append(encode_texts(model, str(folder), words[start : start + BLOCK], 256))
-                bar.update(len(blocks[-1]))
-        yield from zip(words, distilled_vectors(np.concatenate(blocks), counts_W, dim), strict=True)
+        summary = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
+        return convert_once(self.cache / f"{TRAIN}-{json_digest(source, 8)}", source, read, TRAIN, summary)
 
-    summary = (
-        f"words of the corpus as `{model_name}` encodes them one by one (SHA-256 {digest[:16]}), PCA to "
-        f"{dim} dimensions, weights a / (a + p)"
-    )
-    return convert_once(cache / f"distil-{json_digest(source, 8)}", source, read, config.vectors, summary)
+    def _distilled_vectors(self) -> WordVectors:
+        words, counts_W = self._corpus_words()
+        dim = self.options.dim
+        model_name = self.spec.removeprefix(DISTIL)
+        folder = encoder_folder(model_name)
+        digest = input_hash(folder, list_files(folder, MODEL_SUFFIXES))
+        source = {**self._record(), "model": digest}
+
+        def read() -> Iterator[tuple[str, Float]]:
+            model = load_pretrained(str(folder), all_modules=True, device=str(pick_device(self.device)))
+            width = model.get_embedding_dimension() or 0
+            if min(width, len(words)) < dim:
+                raise UserError(
+                    f"--table.dim {dim}: more than the {width} numbers of {folder.name} or the corpus's "
+                    f"{len(words)} words; lower it"
+                )
+            blocks = []
+            with progress(total=len(words), unit="word", description=f"distil {folder.name}") as bar:
+                for start in range(0, len(words), BLOCK):
+                    blocks.append(encode_texts(model, str(folder), words[start : start + BLOCK], 256))
+                    bar.update(len(blocks[-1]))
+            yield from zip(words, distilled_vectors(np.concatenate(blocks), counts_W, dim), strict=True)
+
+        summary = (
+            f"words of the corpus as `{model_name}` encodes them one by one (SHA-256 {digest[:16]}), PCA to "
+            f"{dim} dimensions, weights a / (a + p)"
+        )
+        return convert_once(self.cache / f"distil-{json_digest(source, 8)}", source, read, self.spec, summary)
 
 
 def _builtin_vectors(dim: int, cache: Path) -> WordVectors:
@@ -153,30 +209,6 @@ def _builtin_vectors(dim: int, cache: Path) -> WordVectors:
     summary = f"{len(words):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
     source = {"model": BUILTIN_FOLDER.name, "dim": dim}
     return convert_once(cache / f"{BUILTIN_FOLDER.name}-{dim}", source, read, BUILTIN_WORDS, summary)
-
-
-def new_table(config: TrainConfig, trees: TreeCache, tables: int) -> WordTable:
-    """Make the words of a new model, with so many ``tables`` if they are trained.
-
-    Vectors that have none of the corpus's words are a UserError.
-    """
-    buckets, case = config.table.buckets, config.table.case
-    vectors = None if config.words_mode == "trained" else open_vectors(config, trees)
-    if vectors is not None and config.words_mode == "fixed":
-        vocabulary = Vocabulary(vectors.words, buckets=buckets, case=case)
-        word_rows = range(1, 1 + len(vocabulary))  # neither the unknown word nor a bucket
-        if not any(vocabulary.row(word) in word_rows for word in trees.type_counts()):
-            raise _no_word_in_common(config.vectors)
-        table = WordTable.with_fixed(vocabulary, vectors.vectors)
-        table.origin = f"from {vectors.summary}"
-        return table
-    words, counts_W = corpus_words(trees.type_counts(), config.table)
-    dim = config.table.dim if vectors is None else vectors.dim
-    table = WordTable(Vocabulary(words, buckets=buckets, case=case), dim, views=tables)
-    table.initialise(config.encoder.start, counts=counts_W if vectors is None else None, seed=config.seed)
-    if vectors is not None:
-        start_from(table, vectors, config.vectors)
-    return table
 
 
 def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:

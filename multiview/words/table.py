@@ -196,6 +196,11 @@ class WordTable(nn.Module):
         self.tables = nn.ParameterList(nn.Parameter(torch.empty(shape)) for _ in range(views))
         self.register_buffer("device_marker", None if fixed_vectors is None else torch.empty(0), False)
 
+    def place_marker(self) -> None:
+        """Put the marker of the device on the CPU, after the table was made without memory."""
+        if self.device_marker is not None:
+            self.device_marker = torch.empty(0, device="cpu")
+
     @classmethod
     def with_fixed(cls, vocabulary: Vocabulary, vectors: FixedVectors) -> Self:
         """Return the words with fixed vectors, float32 [W, E] in vocabulary order."""

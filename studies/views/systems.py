@@ -64,14 +64,20 @@ class System:
 
     def spec(self, models: Path, scale: Scale) -> str:
         """Name the model for ``senteval_runner.run``; ``models`` is the folder of trained ones."""
-        name = str(models / replace(self, name=self.name.removeprefix(START)).label)
+        scaled = f"scale={self.trees if scale == 'one' else 'none'}"
         if self.name == RANDOM:
-            name = "bag:random"
-        elif self.name == AVERAGE:
-            name = f"bag:{models / replace(self, name=self.of).label}"
-        elif self.name.startswith(START):
-            name = f"start:{name}?corpus={self.trees}"
-        return f"{name}?scale={self.trees if scale == 'one' else 'none'}"
+            return f"bag:random?{scaled}"
+        name = self.of if self.name == AVERAGE else self.name.removeprefix(START)
+        folder = models / replace(self, name=name).label
+        parts = []
+        for model in [folder / "trained", folder / "fixed"] if self.words == "both" else [folder]:
+            if self.name == AVERAGE:
+                parts.append(f"bag:{model}?{scaled}")
+            elif self.name.startswith(START):
+                parts.append(f"start:{model}?corpus={self.trees}?{scaled}")
+            else:
+                parts.append(f"{model}?{scaled}")
+        return "+".join(parts)
 
 
 def reference(config: ViewsConfig) -> str:

@@ -1,6 +1,7 @@
 """What a training run is made of: its preset, the cache it finds, its segments, its threads."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from multiview.config import TrainConfig, options_of, preset
 from multiview.encoders.meaning import Span
 from multiview.folder.card import training_command
 from multiview.model import MultiViewEncoder
+from multiview.names.opened import open_encoder
 from multiview.train import cli, main
 from multiview.training.data import OPEN_SHARDS, Split, cut_span, open_trees
 from multiview.training.trainer import Trainer
@@ -64,11 +66,14 @@ def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
     for word in ("parameters", "sentences/s", "13 steps at", "for validation", "cpu, 1 threads"):
         assert word in output
     assert cli(command) == 0
-    assert "expanded   1 words" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "expanded   1 words" in output
+    [name] = re.findall(r"^model +(\S+\+\S+), the name of both", output, re.MULTILINE)
     folder = tmp_path / "runs/models/dep-const-paper"
-    encoder = MultiViewEncoder.load(folder)
-    assert encoder.views == ["dep", "const"] * 2 and encoder.get_sentence_embedding_dimension() == 32
-    assert [m.network.words.added_word_count for m in encoder.members] == [1, 0]
+    encoders = [MultiViewEncoder.load(folder / name) for name in ("trained", "fixed")]
+    assert [encoder.views for encoder in encoders] == [["dep", "const"]] * 2
+    assert [encoder.network.words.added_word_count for encoder in encoders] == [1, 0]
+    assert open_encoder(name).encode(["the cat"]).shape == (1, 32)
     trained = folder / "trained" / "config.json"
     training, before = json.loads(trained.read_text())["training"], trained.stat().st_mtime_ns
     assert training["best"]["anchors"] == 0

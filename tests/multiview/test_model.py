@@ -143,8 +143,8 @@ def test_a_tree_cache_saves_parsing(folder: Path, toy_trees: Path) -> None:
 
 
 def test_strings_are_split_by_rules_and_tokens_stay(encoder: MultiViewEncoder) -> None:
-    encoder.members[0].corpus["tokenizer"] = "space"  # trained on text that came in words
-    reader = SentenceReader(encoder.members)
+    encoder.model.corpus["tokenizer"] = "space"  # trained on text that came in words
+    reader = SentenceReader(encoder.model.parsers)
     reader.parsers, encoder.reader = encoder.reader.parsers, reader
     raw, words, glued = encoder.encode(["the cat sat.", ["the", "cat", "sat", "."], ["the", "cat", "sat."]])
     np.testing.assert_array_equal(raw, words)
@@ -210,7 +210,7 @@ def reseal(folder: Path, **changes: object) -> None:
 
 
 def test_a_vector_that_is_not_finite_is_an_error(encoder: MultiViewEncoder) -> None:
-    words = encoder.members[0].network.words
+    words = encoder.network.words
     with torch.no_grad():
         words.tables[2][words.vocabulary.row("mouse")] = torch.nan
     with pytest.raises(UserError, match=r"sentence 0, 'the cat chased a mouse', is not finite"):

@@ -137,7 +137,7 @@ def test_blocks_are_spread_evenly_over_a_text(text: list[Span], expected: list[S
 def read(tmp_path: Path) -> MultiViewEncoder:
     """Two views of 4 numbers, read out as 3, λ of 0.2 in the folder."""
     encoder = MultiViewEncoder.untrained("seq,dep", dim=4, word_dim=6, device="cpu")
-    encoder.members[0].network.readout = Readout(torch.randn(3, 8), torch.randn(3), "chance")
+    encoder.network.readout = Readout(torch.randn(3, 8), torch.randn(3), "chance")
     encoder.structure = 0.2
     encoder.save(tmp_path / "m")
     return MultiViewEncoder.load(tmp_path / "m", "cpu")
@@ -180,7 +180,7 @@ def test_encode_gives_meaning_and_features(read: MultiViewEncoder, caplog) -> No
 def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
     save_compact(tmp_path / "m") if compact else encoder_of().save(tmp_path / "m")
     before = MultiViewEncoder.load(tmp_path / "m")
-    width = before.members[0].network.dim
+    width = before.network.dim
     fitted, mean = Readout(torch.randn(5, width), torch.randn(5), "chance"), torch.randn(width)
     scale = Scale(mean, 1.0 + torch.arange(width), "chance")
     scale.deviation[2] = torch.inf

@@ -227,7 +227,7 @@ def test_the_step_of_least_loss_is_kept(tiny, monkeypatch, losses: tuple[float, 
     assert (
         f"step {step}, which had seen {training['sentences']} sentences" if step else "those of the start"
     ) in card
-    weights = MultiViewEncoder.load(tiny.folder).members[0].network.parameters()
+    weights = MultiViewEncoder.load(tiny.folder).network.parameters()
     start = Trainer(tiny, open_trees(tiny.trees)).network.parameters()
     assert all(torch.equal(a, b) for a, b in zip(weights, start, strict=False)) == (step == 0)
 
@@ -238,7 +238,7 @@ def test_neighbours_are_counted_on_centred_numbers_at_one_scale(tiny: TrainConfi
     cache, best = open_trees(tiny.trees), read_json(tiny.folder / "config.json")["training"]["best"]
     trainer = Trainer(tiny, cache)
     rows = np.concatenate([np.arange(*span) for span in trainer.text.split.validation])
-    network = MultiViewEncoder.load(tiny.folder).members[0].network
+    network = MultiViewEncoder.load(tiny.folder).network
     tables = [table.detach().numpy().astype(np.float64) for table in network.words.tables]
     sentences = [network.words.vocabulary.lookup(toy_corpus()[0][row]) for row in rows]
     words = np.array([np.concatenate([table[ids].mean(0) for table in tables]) for ids in sentences])

@@ -86,7 +86,7 @@ def test_an_untrained_view_is_saved_and_encodes_the_same(views: str, toy_trees: 
     np.testing.assert_array_equal(loaded.encode(None, trees=cache), vectors)
     assert loaded.views == views.split(",")
     place = 0
-    network = loaded.members[0].network
+    network = loaded.network
     for position, (view, width) in enumerate(zip(loaded.views, network.widths, strict=True)):
         part = loaded.encode(None, trees=cache, views=[f"{position}-{view}"])
         np.testing.assert_allclose(part, vectors[:, place : place + width], atol=1e-6)
@@ -119,7 +119,7 @@ def test_a_view_encodes_what_it_was_trained_as(views, words, toy_trees, tmp_path
     encoder, cache = load(tmp_path / "m"), open_trees(toy_trees)
     trainer = Trainer(config, cache)
     trainer.network.load_state_dict(
-        {**trainer.network.state_dict(), **encoder.members[0].network.weights()}, strict=True
+        {**trainer.network.state_dict(), **encoder.network.weights()}, strict=True
     )
     span = (100, 120)
     step = trainer.source.prepare([span])

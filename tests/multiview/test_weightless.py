@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from multiview.config import EncoderConfig
-from multiview.encoders.outputs import chosen_views
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.weightless import WIDTH
 from multiview.judge.matches import nodes_of
@@ -81,7 +80,7 @@ def test_a_bag_is_the_mean(buckets: int) -> None:
     means = [encoder.word_vectors(words).mean(axis=0) for words in SENTENCES]
     np.testing.assert_allclose(encoder.encode(SENTENCES, views="bag"), means, atol=1e-6)
     batch = encoder.reader.parse([tuple(words) for words in SENTENCES], {"tokens"})
-    (nodes,) = nodes_of(batch, chosen_views(encoder.networks, ["bag"]))  # they are the words
+    (nodes,) = nodes_of(batch, encoder.network, [encoder.views.index("bag")])  # they are the words
     assert [len(rows) for rows in nodes.states] == [7, 6, 1, 8] and nodes.tree == ""
 
 
@@ -97,7 +96,7 @@ def test_spelling_is_a_mean_of_words_and_pairs() -> None:
 
 
 def test_words_beside_the_views_leave_their_weights() -> None:
-    words = encoder_of().members[0].network.words
+    words = encoder_of().network.words
     network = ViewStack(["dep"], words, EncoderConfig(dim=4, relations=True))
     weights = dict(network.named_parameters())
     assert dict(network.with_bag().named_parameters()) == weights

@@ -202,7 +202,7 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
     """By folder, by ``?readout=``, joined, as an object, and behind MTEB's interface."""
     model = MultiViewEncoder.untrained("seq", dim=4, word_dim=6, device="cpu")
     model.save(tmp_path / "plain")
-    model.members[0].network.readout = Readout(torch.randn(3, 4), torch.randn(3), "chance")
+    model.network.readout = Readout(torch.randn(3, 4), torch.randn(3), "chance")
     model.save(tmp_path / "m")
     name, cache = str(tmp_path / "m"), tmp_path / "cache"
 

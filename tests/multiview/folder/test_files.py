@@ -13,10 +13,9 @@ from safetensors.torch import load_file, save_file
 from multiview import readout
 from multiview.encoders.meaning import Readout, Scale
 from multiview.folder.files import (
-    load_members,
+    load_model,
     model_sha256,
     save_model,
-    training_hours,
 )
 from multiview.model import MultiViewEncoder
 from multiview.names.sources import find_source
@@ -49,7 +48,7 @@ def trained(seed: int) -> MultiViewEncoder:
 
 def fitted(encoder: MultiViewEncoder, seed: int) -> Readout:
     torch.manual_seed(seed)
-    width = encoder.members[0].network.dim
+    width = encoder.network.dim
     return Readout(torch.randn(3, width), torch.randn(3), f"fit {seed}")
 
 
@@ -60,32 +59,28 @@ def read_out(folder: Path) -> None:
 
 def expand(folder: Path) -> None:
     with lock_folder(folder):
-        members = load_members(folder)
-        for member in members:
-            member.network.words.expand(NEW_WORDS)
-        save_model(members, folder, folder)
+        model = load_model(folder)
+        model.network.words.expand(NEW_WORDS)
+        save_model(model, folder, folder)
 
 
 def weights(folder: Path):
-    """All that a folder's models compute with."""
-    encoder, parts = MultiViewEncoder.load(folder, "cpu"), []
-    for member in encoder.members:
-        words = member.network.words
-        more = {"structure": encoder.structure, "words": words.vocabulary.words}
-        fixed = {} if words.fixed_vectors is None else {"fixed": words.fixed_vectors[:].tolist()}
-        tensors = {name: value.tolist() for name, value in member.network.weights().items()}
-        parts.append({**tensors, **more, **fixed})
-    return parts
+    """All that a folder's model computes with."""
+    encoder = MultiViewEncoder.load(folder, "cpu")
+    words = encoder.network.words
+    more = {"structure": encoder.structure, "words": words.vocabulary.words}
+    fixed = {} if words.fixed_vectors is None else {"fixed": words.fixed_vectors[:].tolist()}
+    return {name: value.tolist() for name, value in encoder.network.weights().items()} | more | fixed
 
 
 @pytest.mark.parametrize(
     ("first", "change"),
     [
         (encoder_of(), lambda folder: trained(2).save(folder)),
-        (trained(1), lambda folder: MultiViewEncoder(trained(2).members + encoder_of().members).save(folder)),
+        (trained(1), lambda folder: encoder_of().save(folder)),
         (trained(1), read_out),
         (trained(1), expand),
-        (trained(1), lambda folder: save_model(trained(2).members, folder, card="# A\n")),
+        (trained(1), lambda folder: save_model(trained(2).model, folder, card="# A\n")),
     ],
 )
 def test_a_killed_change_leaves_the_old_model_or_the_new(first, change, tmp_path) -> None:
@@ -142,9 +137,8 @@ def test_names_in_a_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
     record["files"][name] = {"bytes": 4, "sha256": "0" * 64}
     write_record(folder / "config.json", record)
     for read in (
-        load_members,
+        load_model,
         model_sha256,
-        training_hours,
         lambda place: find_source(str(place)),
         lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0), unscaled(10)),
         encoder_of().save,
@@ -179,8 +173,8 @@ def test_a_card_is_copied_if_it_is_one(how: str, tmp_path: Path) -> None:
 
 def save_expanded(folder: Path) -> None:
     encoder = trained(1)
-    encoder.members[0].network.words.expand(NEW_WORDS)
-    encoder.members[0].network.half()  # a folder has float32 all the same
+    encoder.network.words.expand(NEW_WORDS)
+    encoder.network.half()  # a folder has float32 all the same
     encoder.save(folder)
 
 
@@ -215,14 +209,14 @@ FOUR_ROWS, FOUR_SCALES = torch.ones(4, 3).to(torch.uint8), torch.ones(4).bfloat1
 )
 def test_tensors_that_do_not_fit_are_refused_when_they_are_read(save, change, message, tmp_path) -> None:
     save(tmp_path / "m")
-    assert len(load_members(tmp_path / "m")) == 1
+    load_model(tmp_path / "m")
     path = tmp_path / "m" / "model.safetensors"
     stored = load_file(path)
     changed = stored | change(stored)
     save_file({name: value for name, value in changed.items() if value is not None}, path)
     reseal(tmp_path / "m")
     with pytest.raises(UserError, match=message):
-        load_members(tmp_path / "m")
+        load_model(tmp_path / "m")
 
 
 LONG = {"bytes": 2_400_000_000, "sha256": "0" * 64}
@@ -257,9 +251,9 @@ def test_what_config_json_only_claims(claims, message: str, tmp_path: Path) -> N
         record[part] = claim
     write_record(path, record)
     with pytest.raises(UserError, match=message):
-        load_members(path.parent)
+        load_model(path.parent)
     path.write_text(json.dumps({**read_json(path), "seal": "0" * 64}))
-    for read in (load_members, lambda folder: find_source(str(folder))):
+    for read in (load_model, lambda folder: find_source(str(folder))):
         with pytest.raises(UserError, match=r"model format 9|do not match its seal"):
             read(path.parent)
 
@@ -269,8 +263,8 @@ def test_vectors_are_those_of_the_model_not_of_a_file_that_took_their_name(tmp_p
     loaded = MultiViewEncoder.load(tmp_path / "m", "cpu")
     np.save(tmp_path / "other.npy", np.ones((5, 6), np.float32))
     os.replace(tmp_path / "other.npy", tmp_path / "m" / "vectors.npy")
-    save_model(loaded.members, tmp_path / "copy")
+    save_model(loaded.model, tmp_path / "copy")
     np.testing.assert_array_equal(
-        load_members(tmp_path / "copy")[0].network.words.fixed_vectors,
-        encoder_of().members[0].network.words.fixed_vectors,
+        load_model(tmp_path / "copy").network.words.fixed_vectors,
+        encoder_of().network.words.fixed_vectors,
     )

@@ -23,7 +23,7 @@ def test_a_view_equals_its_equation(packaged_encoder: MultiViewEncoder, view: ty
     sentences = [(*text[:-1].split(), ".") for text in texts]
     batch = packaged_encoder.reader.parse(sentences, {"dep"})
     assert batch.types is not None
-    words = packaged_encoder.members[0].network.words
+    words = packaged_encoder.network.words
     x_UE = words.rows(0, words.vocabulary.lookup(batch.types)).double()
     encoder = view(x_UE.shape[1], WIDTH)
     plan = encoder.plan(batch)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from multiview.config import LoopConfig, TrainConfig
 from multiview.encoders.meaning import Readout, Scale
-from multiview.folder.files import load_members
+from multiview.folder.files import load_model
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import load_start
 from multiview.train import cli, main
@@ -48,7 +48,7 @@ def going_on(start: Path, toy_trees: Path, tmp_path: Path) -> TrainConfig:
 
 
 def weights_of(folder: Path) -> dict[str, torch.Tensor]:
-    return load_members(folder)[0].network.state_dict()
+    return load_model(folder).network.state_dict()
 
 
 def test_going_on_gains_and_leaves_the_rest(going_on: TrainConfig, start: Path, toy_trees: Path) -> None:
@@ -105,11 +105,11 @@ def test_a_stopped_run_ends_in_the_same_bits(
 
 def test_a_new_view_joins_and_changes_nothing_at_first(going_on: TrainConfig, start: Path) -> None:
     assert main(changed(going_on, views="dep,seq", loop={"max_steps": 1, "learning_rate": 30.0})) == 0
-    (member,) = load_members(going_on.folder)
-    assert member.network.views == ("dep", "const", "seq", "bag") and member.network.scale is not None
-    assert member.network.readout is not None and not member.network.readout.weight[:, 16:24].any()
+    model = load_model(going_on.folder)
+    assert model.network.views == ("dep", "const", "seq", "bag") and model.network.scale is not None
+    assert model.network.readout is not None and not model.network.readout.weight[:, 16:24].any()
     torch.testing.assert_close(
-        weights_of(start)["readout.weight"][:, 16:], member.network.readout.weight[:, 24:]
+        weights_of(start)["readout.weight"][:, 16:], model.network.readout.weight[:, 24:]
     )
 
 

@@ -11,7 +11,7 @@ from multiview.model import MultiViewEncoder
 from multiview.names.opened import open_encoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees
-from multiview.words.sources import new_table
+from multiview.words.sources import WordSource
 from multiview.words.table import Vocabulary, WordTable, corpus_words, sif_weights
 from multiview.words.vectors import WordVectors, load_word_vectors, read_words
 from runtime.errors import UserError
@@ -68,7 +68,7 @@ def tuned(tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, refusal) -> None:
     trees = open_trees(tuned.trees)
-    words = new_table(tuned, trees, 2)
+    words = WordSource.of(tuned, trees).new_table(2)
     assert words.mode == "trained" and words.dim == 3 and len(words.tables) == 2
     vectors = {"the": [3, 0, 4], "mars": [0, 5, 0], "cat": [0, 0, 1]}  # cat as written comes before CAT
     mean = np.mean([[3, 0, 4], [0, 5, 0], [6, 8, 0], [0, 0, 1], [1, 2, 2]], axis=0)
@@ -84,9 +84,9 @@ def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, r
     assert "3 of them starting from the vectors of `v.txt`" in words.origin
     one, other = words.tables
     assert int((one == other).all(dim=1).sum()) == 1 + 3  # what is drawn differs
-    assert torch.equal(*new_table(changed(tuned, encoder={"start": "bag"}), trees, 2).tables)
+    assert torch.equal(*WordSource.of(changed(tuned, encoder={"start": "bag"}), trees).new_table(2).tables)
     assert main(changed(tuned, loop={"validation": 0})) == 0  # the last weights are kept
-    words = MultiViewEncoder.load(tuned.folder, "cpu").members[0].network.words
+    words = MultiViewEncoder.load(tuned.folder, "cpu").network.words
     assert words.mode == "trained" and words.dim == 3
     change = words.tables[0][words.vocabulary.row("the")].detach() - torch.tensor([3.0, 0, 4])
     assert 0 < float(change.norm()) < 2

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from multiview.config import TrainConfig
-from multiview.folder.files import load_members
+from multiview.folder.files import load_model
 from multiview.train import main
 from multiview.training.data import open_trees
-from multiview.words.sources import PASSES, distilled_vectors, open_vectors
+from multiview.words.sources import PASSES, WordSource, distilled_vectors
 from multiview.words.table import corpus_words
 from multiview.words.vectors import load_word_vectors
 from runtime.errors import UserError
@@ -110,14 +110,14 @@ def test_the_vectors_are_gensims_and_made_once(tiny: TrainConfig, tmp_path: Path
         theirs = word2vec(
             lower, vector_size=6, window=5, sg=1, negative=5, min_count=2, epochs=passes, seed=5, workers=1
         ).wv
-        ours = open_vectors(config, trees, tmp_path)
+        ours = WordSource.of(config, trees, tmp_path).vectors()
         assert ours.words == theirs.index_to_key == [f"word{number}" for number in range(20)]
         np.testing.assert_array_equal(ours.vectors, theirs.vectors)
     monkeypatch.setitem(sys.modules, "gensim.models", None)
-    np.testing.assert_array_equal(open_vectors(config, trees, tmp_path).vectors, ours.vectors)
+    np.testing.assert_array_equal(WordSource.of(config, trees, tmp_path).vectors().vectors, ours.vectors)
     for other in ({"seed": 6}, {"table": {"dim": 5}}, {"table": {"size": 4}}):
         with pytest.raises(UserError, match=r"gensim is not installed: pip install .*\[vectors\]"):
-            open_vectors(changed(config, **other), trees, tmp_path)
+            WordSource.of(changed(config, **other), trees, tmp_path).vectors()
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_the_corpus_words_are_encoded_one_by_one(distilled, encoder: Path, tmp_p
 
     trees, dim = open_trees(distilled.trees), distilled.table.dim
     words, counts_W = corpus_words(trees.type_counts(), distilled.table)
-    ours = open_vectors(distilled, trees, tmp_path)
+    ours = WordSource.of(distilled, trees, tmp_path).vectors()
     assert ours.words == words
     model = SentenceTransformer(str(encoder), device="cpu")
     encoded = np.stack([model.encode(word, show_progress_bar=False) for word in words])
@@ -159,10 +159,11 @@ def test_the_corpus_words_are_encoded_one_by_one(distilled, encoder: Path, tmp_p
     shutil.copytree(encoder, tmp_path / "moved")
     with monkeypatch.context() as patch:
         patch.setattr("multiview.words.sources.load_pretrained", None)  # the content counts, not the place
-        np.testing.assert_array_equal(open_vectors(moved_config, trees, tmp_path).vectors, ours.vectors)
+        moved = WordSource.of(moved_config, trees, tmp_path)
+        np.testing.assert_array_equal(moved.vectors().vectors, ours.vectors)
     other = json.loads((tmp_path / "moved/config.json").read_text()) | {"layer_norm_eps": 1e-1}
     (tmp_path / "moved/config.json").write_text(json.dumps(other))
-    assert not np.array_equal(open_vectors(moved_config, trees, tmp_path).vectors, ours.vectors)
+    assert not np.array_equal(WordSource.of(moved_config, trees, tmp_path).vectors().vectors, ours.vectors)
 
 
 def test_a_run_reads_them_and_its_card_says_so(distilled: TrainConfig) -> None:
@@ -171,7 +172,7 @@ def test_a_run_reads_them_and_its_card_says_so(distilled: TrainConfig) -> None:
     with pytest.raises(UserError, match=r"--table\.expand 20: --vectors train adds no words"):
         changed(config, vectors="train").check()
     assert main(config) == 0
-    words = load_members(config.folder)[0].network.words
+    words = load_model(config.folder).network.words
     table = changed(distilled, table={"size": 20}).table
     ranked, _ = corpus_words(open_trees(distilled.trees).type_counts(), table)
     assert words.vocabulary.words == ranked and words.added_word_count == 8

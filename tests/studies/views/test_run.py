@@ -200,7 +200,8 @@ def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: py
     gain = (means["dep,const"] - means["seq,const"]).mean()
     label = "seq-const-both-words-toy-rate-0.05-seed3"
     models = read_json(Path("runs/pairs/scores") / label / "one" / "results.json")["config"]["models"]
-    assert models == [f"runs/pairs/models/{label}?scale=runs/trees/toy"]
+    parts = (f"runs/pairs/models/{label}/{words}?scale=runs/trees/toy" for words in ("trained", "fixed"))
+    assert models == ["+".join(parts)]
     at_scale = report.partition("## Each number at one scale: comparison")[2]
     [gain_in_report] = re.findall(
         r"\n\| seq,const, both words, toy, rate 0.05 \| 2 \| [^|]* \| (\S+) \[", at_scale
