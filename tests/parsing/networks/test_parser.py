@@ -5,7 +5,6 @@ wrong device is found on torch's device without memory.
 """
 
 import json
-from types import SimpleNamespace
 from unittest.mock import Mock, patch
 
 import numpy as np
@@ -101,7 +100,7 @@ def test_nothing_is_left_on_the_host(kind: str, monkeypatch) -> None:
 
 def test_a_model_does_not_mind_the_device(kind: str) -> None:
     trained_on = {**load_parser(kind).identity, "device": "cuda"}
-    reader = SentenceReader([SimpleNamespace(corpus={}, parsers={kind: trained_on})])
+    reader = SentenceReader({kind: trained_on})
     parser = reader.parser(kind)
     assert "device" not in parser.identity
     reader.move(torch.device("meta"))
