@@ -14,11 +14,10 @@ from typing import Any
 
 from corpora.characters import VERSION
 from corpora.senteval.files import TaskData
-from multiview.folder.files import PARSER_KINDS
 from multiview.folder.sentence_trees import parse_sentences
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import OpenedEncoder, open_encoder
-from parsing.trees.batch import is_same_parser
+from parsing.trees.batch import ANNOTATIONS, is_same_parser
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
 from runtime.files import json_digest, lock_folder
@@ -76,7 +75,7 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
 
     The identities of parsers are by annotation (``dep``, ``const``); a cache may hold others, too.
     """
-    parsers = {PARSER_KINDS[need]: dict(identity) for need, identity in identities.items()}
+    parsers = {ANNOTATIONS[need].parser: dict(identity) for need, identity in identities.items()}
     rows: list[ShardRow] = []
     first_manifest: Manifest | None = None
     for path in sorted([*folder.glob("senteval*/manifest.json"), *folder.glob("senteval-*/*/manifest.json")]):

@@ -28,7 +28,7 @@ from multiview.config import EncoderConfig, Pooling
 from multiview.encoders.meaning import Readout, Scale
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
-from parsing.trees.batch import Batch
+from parsing.trees.batch import ANNOTATIONS, Batch
 from runtime.errors import UserError, did_you_mean
 
 BAG_SCALE = 0.2
@@ -37,12 +37,6 @@ BAG = "bag"
 """The view that is the mean of the words."""
 ENGINES = ("native", "dgl")
 """``native``: kernels of our own for CPU and CUDA; ``dgl``: the reference."""
-FIELDS_OF_ANNOTATION = {
-    "tokens": ("token",),
-    "dep": ("head", "relation", "dep_height"),
-    "const": ("left", "right", "const_height"),
-}
-"""Fields of a tree cache that belong to each annotation."""
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
 _MODULE_OF_VIEW = {
@@ -160,10 +154,9 @@ def register_view(name: str) -> Callable[[type[ViewEncoder]], type[ViewEncoder]]
 
 
 def fields_of(requires: Collection[str]) -> tuple[str, ...]:
-    """Return the cache fields of annotations; tokens are always included."""
-    annotations = {"tokens", *requires}
-    groups = [fields for name, fields in FIELDS_OF_ANNOTATION.items() if name in annotations]
-    return tuple(chain.from_iterable(groups))
+    """Return the cache fields that encoders read of annotations; tokens are always included."""
+    groups = [each.view_fields for name, each in ANNOTATIONS.items() if name in requires]
+    return ("token", *chain.from_iterable(groups))
 
 
 def view_class(name: str) -> type[ViewEncoder]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, options_of, preset
 from multiview.encoders.registry import BAG, plugin_modules
-from multiview.folder.files import BUILTIN, PARSER_KINDS, Model, parsers_of
+from multiview.folder.files import BUILTIN, Model, parsers_of
+from parsing.trees.batch import ANNOTATIONS
 from runtime.folders import model_card
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Card:
         self.beside = config.beside
         parsers = parsers_of(trees.identity)
         # The encoder in the package reads its own parsers' trees, which are of English.
-        builtin_reads = len(parsers) == len(PARSER_KINDS) and not foreign_parsers(parsers)
+        builtin_reads = len(parsers) == len(ANNOTATIONS) and not foreign_parsers(parsers)
         self.next_if_ahead = (
             f"one vector made for cosine: python -m multiview.readout {config.folder} {trees.folder}"
         )

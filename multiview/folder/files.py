@@ -25,6 +25,7 @@ from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, table_indices
 from multiview.words.compact import FIXED_VECTORS, packed_tensors, unpack
 from multiview.words.table import VOCABULARY, PackedVectors, WordsRecord, WordTable
+from parsing.trees.batch import ANNOTATIONS
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
 from runtime.device import build_without_weights
 from runtime.errors import UserError
@@ -48,8 +49,6 @@ FileName = Literal["model.safetensors", "vocab.txt", "vectors.npy"]
 TIME = "time.json"
 """Seconds of training: apart from config.json, which is a function of the run's options alone."""
 NO_CARD = model_card("A model", "config.json says how it was trained, if it was.")
-PARSER_KINDS = {"dep": "dependency", "const": "constituency"}
-"""The parser of each annotation, as a tree cache names it."""
 
 
 def model_folder(name: Path | str) -> Path:
@@ -136,7 +135,7 @@ def model_record(folder: Path) -> ModelRecord:
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
     """Return the parser of each annotation, from a tree cache's identity."""
-    return {need: identity[kind] for need, kind in PARSER_KINDS.items() if identity.get(kind)}
+    return {need: identity[each.parser] for need, each in ANNOTATIONS.items() if identity.get(each.parser)}
 
 
 def model_sha256(folder: Path) -> str:

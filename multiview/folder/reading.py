@@ -17,9 +17,17 @@ from numpy.typing import NDArray
 
 from corpora.sentences import describe_value
 from multiview.encoders.registry import fields_of
-from multiview.folder.files import PARSER_KINDS, Model, load_model, model_folder, model_record
+from multiview.folder.files import Model, load_model, model_folder, model_record
 from multiview.words.table import WordTable
-from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, is_same_parser, offsets_of, places_of_ranges
+from parsing.trees.batch import (
+    ANNOTATIONS,
+    NODE_FIELDS,
+    Batch,
+    Inventories,
+    is_same_parser,
+    offsets_of,
+    places_of_ranges,
+)
 from runtime.cli import warn_once
 from runtime.device import pick_device
 from runtime.errors import UserError, check_count
@@ -54,7 +62,7 @@ class SentenceReader:
         """Parser to load for an annotation (``dep``, ``const``) in place of the builtin or recorded one."""
         self.device: str = "cpu"
         """Device of the parsers that are loaded from now on."""
-        self.identities = dict(identities)
+        self.identities: dict[str, Any] = dict(identities)
         self.parsers: dict[str, Any] = {}
         """Parsers by annotation, loaded here or given; one with other trees than the model's is refused."""
         self._loaded_parsers: dict[str, Any] = {}
@@ -104,7 +112,7 @@ class SentenceReader:
                 except UserError:
                     if self.specs.get(need) or spec.startswith(("builtin", "benepar")) or Path(spec).exists():
                         raise
-                    parser_name = f"{PARSER_KINDS[need]} parser {_summary(self.identities[need])}"
+                    parser_name = f"{ANNOTATIONS[need].parser} parser {_summary(self.identities[need])}"
                     raise UserError(f"the model was trained on trees of {parser_name}: {advice}") from None
                 self._loaded_parsers[need] = self.parsers[need] = parser
         self._check(need, self.parsers[need].identity, "here is", advice)
@@ -130,7 +138,7 @@ class SentenceReader:
         expected_identity = self.identities.get(need)
         if expected_identity and not is_same_parser(identity or {}, expected_identity):
             raise UserError(
-                f"the model was trained on trees of {PARSER_KINDS[need]} parser "
+                f"the model was trained on trees of {ANNOTATIONS[need].parser} parser "
                 f"{_summary(expected_identity)}; {place} {_summary(identity)}: {advice}"
             )
 
@@ -151,10 +159,10 @@ class SentenceReader:
 
     def check_trees(self, trees: TreeCache, requires: Set[str]) -> None:
         """Refuse a cache that lacks an annotation which the model reads, or that other parsers made."""
-        for need in sorted(requires & PARSER_KINDS.keys()):
+        for need in sorted(requires & ANNOTATIONS.keys()):
             if not trees.has(need):
                 raise UserError(f"{trees.folder}: has no {need} trees")
-            identity = trees.identity.get(PARSER_KINDS[need])
+            identity = trees.identity.get(ANNOTATIONS[need].parser)
             advice = "parse the text again with that parser"
             self._check(need, identity, f"{trees.folder} was parsed by", advice)
 

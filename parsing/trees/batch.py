@@ -5,7 +5,7 @@ Shapes: B sentences, N tokens; a sentence of n tokens has n leaves and n - 1 int
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +32,24 @@ FLAG_NAMES = {
     EMPTY: "empty",
     BLANK_TOKEN: "blank token",
 }
-
-# One value per token, or one per internal node; "dep" and "const" are the views they belong to.
+# One value per token, or one per internal node.
 TOKEN_FIELDS = ("token", "head", "relation", "dep_height", "tag", "leaf_label")
 NODE_FIELDS = ("left", "right", "label", "const_height")
-VIEW_FIELDS = {
-    "dep": ("head", "relation", "dep_height"),
-    "const": ("tag", "leaf_label", "left", "right", "label", "const_height"),
+
+
+class Annotation(NamedTuple):
+    """A kind of trees that sentences may have, which a view may require."""
+
+    parser: str
+    """The kind of its parser, whose identity a tree cache has under this name."""
+    view_fields: tuple[str, ...]
+    """Its arrays that encoders of views read."""
+    other_fields: tuple[str, ...] = ()
+
+
+ANNOTATIONS = {
+    "dep": Annotation("dependency", ("head", "relation", "dep_height")),
+    "const": Annotation("constituency", ("left", "right", "const_height"), ("tag", "leaf_label", "label")),
 }
 # Reserved last names of the inventories, for fallback trees and the nodes that binarisation adds.
 FALLBACK_NAME = "_"

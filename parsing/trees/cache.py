@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parsing.trees.batch import (
+    ANNOTATIONS,
     NODE_FIELDS,
     TOKEN_FIELDS,
-    VIEW_FIELDS,
     Batch,
     Int,
     Int32,
@@ -126,7 +126,7 @@ class Manifest(Inventories):
             remedy = f"this program reads {FORMAT_VERSION}; parse again into another folder"
             raise UserError(f"{path}: format version {version}, {remedy}")
         manifest = config_from_json(cls, values, where=path)
-        for key in ("corpus", "dependency", "constituency"):
+        for key in ("corpus", *(each.parser for each in ANNOTATIONS.values())):
             if not isinstance(value := manifest.identity.get(key), dict | None):
                 raise UserError(f"{path}: identity.{key} {value!r:.60}: must be an object or null")
         size = manifest.shard_sentences
@@ -208,7 +208,8 @@ class TreeCache:
         self._shards: OrderedDict[int, _Shard] = OrderedDict()
         self._checked_shards: set[int] = set()
         self._next_sentence = 0  # where a sequential reader goes on
-        available = {"token"}.union(*(names for view, names in VIEW_FIELDS.items() if self.has(view)))
+        annotations = [each for name, each in ANNOTATIONS.items() if self.has(name)]
+        available = {"token"}.union(*(each.view_fields + each.other_fields for each in annotations))
         self.fields = tuple(name for name in TOKEN_FIELDS + NODE_FIELDS if name in available)
         """The fields that :meth:`read` can return, in their canonical order."""
 
@@ -235,10 +236,9 @@ class TreeCache:
         """The corpus, parsers and options that the cache was made with, and its content hash."""
         return {**self.manifest.identity, "content_sha256": self.manifest.content_sha256()}
 
-    def has(self, view: str) -> bool:
-        """Tell whether the cache holds the trees of ``view`` (``dep`` or ``const``)."""
-        key = {"dep": "dependency", "const": "constituency"}[view]
-        return self.manifest.identity.get(key) is not None
+    def has(self, annotation: str) -> bool:
+        """Tell whether the cache holds the trees of ``dep`` or ``const``."""
+        return self.manifest.identity.get(ANNOTATIONS[annotation].parser) is not None
 
     def documents(self) -> Int64:
         """Return the sentence at which each document starts, and the total: int64 [documents + 1]."""
