@@ -34,33 +34,28 @@ log = logging.getLogger(LOGGER)
 
 @dataclass
 class Position:
-    """How far a run has come; the JSON part of a checkpoint, in which a missing field has its default."""
+    """How far a run has come; the JSON part of a checkpoint, in which a missing field has its default.
+
+    ``within`` counts the finished steps of this ``epoch``, ``seconds`` the time over all resumptions,
+    ``sentences`` those of the finished steps of all processes, ``waited`` the evaluations since the one whose
+    line is ``best``. ``first`` has the scores before the first step, ``sums`` sum and number of each metric
+    since the last evaluation. The run began with so many ``threads`` (0: it does not say), its last start had
+    ``world`` processes; the whole of it has ``steps`` steps, and ``limit_s`` seconds unless that is 0.
+    """
 
     step: int = 0
-    """Finished steps."""
     epoch: int = 0
     within: int = 0
-    """Finished steps of this epoch."""
     seconds: float = 0.0
-    """Time over all resumptions."""
     sentences: int = 0
-    """Sentences of the finished steps, of all processes, where steps count them."""
     first: Row = field(default_factory=dict)
-    """Scores before the first step, where there were any."""
     best: Row = field(default_factory=dict)
-    """The log's line of the best evaluation."""
     waited: int = 0
-    """Evaluations since the best one."""
     sums: dict[str, list[float]] = field(default_factory=dict)
-    """Sum and number of each metric since the last evaluation."""
     threads: int = 0
-    """Threads that the run began with; 0 where it does not say."""
     world: int = 1
-    """Processes of the last start."""
     steps: int = 0
-    """Steps of the whole run."""
     limit_s: float = 0.0
-    """Seconds of the whole run; 0 sets no limit."""
 
     @property
     def progress(self) -> float:
