@@ -6,11 +6,12 @@
 In: a model folder, or ``builtin``; a tree cache by the model's parsers. Out: the model with a read-out
 (:mod:`multiview.encoders.meaning`), which ``encode`` then uses. With another encoder's vectors of the
 sentences, ``.npy``, one row each, it learns to reproduce these; without, neighbours are drawn together, which
-adapts a model to a text in seconds. The result is measured on documents that were held out: by the mean
-cosine with the teacher's vectors, and Spearman's correlation of the cosines of all pairs of sentences; or by
-how often the nearest of 400 sentences is a neighbour.
+adapts a model to a text in the time that encoding it once takes. The result is measured on documents that
+were held out: by the mean cosine with the teacher's vectors, and Spearman's correlation of the cosines of all
+pairs of sentences; or by how often the nearest of 400 sentences is a neighbour.
 """
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -51,6 +52,7 @@ class ReadoutConfig(ModelOptions):
 
 def main(config: ReadoutConfig) -> None:
     """Fit a read-out, report its gain on held-out text, and store it."""
+    from multiview.folder.card import readout_card
     from multiview.folder.files import model_folder, model_record
     from multiview.training.data import open_trees
     from multiview.training.fit import Target, best_readout, compare, read_text, store_readout
@@ -71,15 +73,30 @@ def main(config: ReadoutConfig) -> None:
     readout = best_readout(target, blocks[0], strengths, config.dim, trees.folder.name)
     if model_record(folder).storage == "compact":  # then what will be stored is compared
         readout.weight.copy_(unpack(pack_matrix("weight", readout.weight))["weight"])
-    gains = compare(encoder.readout, readout, target, blocks[-1])
+    before, after = compare(encoder.readout, readout, target, blocks[-1])
+    gains = after > before
     output = config.output or folder
     if gains or config.output is not None:
         scale = target.moments.scale(config.features, trees.folder.name)
-        store_readout(folder, output, readout, scale, config.structure)
+        finding = (
+            f"{target.measure} on documents held out: {before:.4f} before, {after:.4f} with this read-out"
+        )
+        card = readout_card(folder, output, command_of(config), [readout.origin, finding])
+        store_readout(folder, output, readout, scale, card, config.structure)
         print(f"model      {output}: {readout.origin}, {target.fit_score(readout, blocks[-1]):.4f}")
     if not gains:
         advice = "" if config.output else f"; {folder} stays as it was, --output FOLDER writes the new one"
         print(f"no gain    on the documents that were held out{advice}")
+
+
+def command_of(config: ReadoutConfig) -> str:
+    """Return the command line of this configuration."""
+    words = [config.model, str(config.trees)]
+    for name in ("teacher", "dim", "features", "strength", "structure", "output"):
+        value = getattr(config, name)
+        if value != getattr(ReadoutConfig, name, None):
+            words += [f"--{name}", str(value)]
+    return f"python -m multiview.readout {shlex.join(words)}"
 
 
 def written_folder(config: ReadoutConfig) -> Path:

@@ -29,7 +29,7 @@ from tests.fixtures.processes import ROOT
 pytestmark = pytest.mark.repo
 CHEAP = (
     "python -m benchmarks.views",
-    "python -m benchmarks.examples",
+    "python -m tests.examples",
     "python -m studies.faq $D/retrieval/covidfaq --models builtin",
 )
 """Commands that run again here."""

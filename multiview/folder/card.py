@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, options_of, preset
 from multiview.encoders.registry import BAG, plugin_modules
-from multiview.folder.files import BUILTIN, Model, parsers_of
+from multiview.folder.files import BUILTIN, NO_CARD, Model, model_folder, parsers_of
 from parsing.trees.batch import ANNOTATIONS
-from runtime.folders import model_card
+from runtime.folders import current_folder, model_card
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
-
-ENOUGH_SENTENCES = 200_000
-"""With fewer sentences over given words, more text is the first thing to try."""
 
 
 def training_command(config: TrainConfig) -> str:
@@ -64,11 +62,7 @@ class Card:
                 "go on from the encoder in the package instead: python -m multiview.train --trees "
                 f"{trees.folder}"
             )
-        if len(trees) < ENOUGH_SENTENCES or not builtin_reads:
-            self.next_else = f"train on more text than {len(trees):,} sentences: python -m parsing.run umbc"
-        else:
-            command = f"multiview.search {BUILTIN} {trees.folder}"
-            self.next_else = f"the encoder in the package, without training: python -m {command}"
+        self.next_else = self.next_if_nothing_learned or self.next_if_ahead
 
     def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
         """Say what training gained on the validation set, and one command to go on with, each with a label.
@@ -234,3 +228,20 @@ def foreign_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
     """Return the names, by annotation, of the parsers that are not those in the package."""
     names = {need: str(identity.get("name", "?")) for need, identity in parsers.items()}
     return {need: name for need, name in names.items() if not name.startswith(BUILTIN)}
+
+
+def readout_card(source: Path, target: Path, command: str, facts: Sequence[str]) -> str:
+    """Return the README.md with another read-out: its card of before, but for builtin's, and this."""
+    section = "\n\n".join(["## Read-out", f"    {command}", "\n".join(f"- {fact}" for fact in facts)]) + "\n"
+    if source == model_folder(BUILTIN):
+        builtin = (
+            "Sentence encoder: `builtin`, the one in the package, with another read-out. Scores of `builtin` "
+            "are not this model's. The weights are under CC BY-SA 4.0 as there; the card there says what "
+            "they were trained on."
+        )
+        return model_card(target.name, builtin, section.rstrip())
+    readme = current_folder(source) / "README.md"
+    is_ours = readme.is_file() and not readme.is_symlink()
+    old_card = readme.read_text(encoding="utf-8", errors="replace") if is_ours else NO_CARD
+    kept = re.sub("^# .*", f"# {target.name}", old_card.partition("## Read-out")[0].rstrip())
+    return f"{kept}\n\n{section}"

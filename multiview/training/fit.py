@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from multiview.encoders.meaning import Readout, Scale, deviations, normalize_rows
-from multiview.folder.files import WEIGHTS, copy_card, load_model, model_record
+from multiview.folder.files import WEIGHTS, copy_card, load_model, model_record, write_card
 from multiview.folder.reading import CHUNK_SENTENCES
 from multiview.model import MultiViewEncoder
 from multiview.training.data import Split, open_teacher
@@ -239,23 +239,23 @@ def best_readout(target: Target, block: Block, strengths: Sequence[float], dim: 
     return readouts[scores.index(max(scores))]
 
 
-def compare(old: Readout | None, new: Readout, target: Target, block: Block) -> bool:
-    """Print how a block's vectors do before and after, and whether the new ones do better."""
+def compare(old: Readout | None, new: Readout, target: Target, block: Block) -> tuple[float, float]:
+    """Print how a block's vectors do before and after, and return both scores."""
     before = block.views_HD if old is None else old.cpu()(block.views_HD)
     scores = []
     for name, vectors in (("before", before), ("after ", new(block.views_HD))):
         scores.append(target.score(vectors, block.rows))
         print(f"{name}     {target.measure} {scores[-1]:.4f} ({vectors.shape[1]} numbers)")
-    return scores[1] > scores[0]
+    return scores[0], scores[1]
 
 
 def store_readout(
-    source: Path, target: Path, readout: Readout, scale: Scale, structure: float | None = None
+    source: Path, target: Path, readout: Readout, scale: Scale, card: str, structure: float | None = None
 ) -> None:
     """Write a model with another read-out in one step; everything else stays as it is stored, compact or not.
 
-    ``target`` may be the model's own folder; the caller holds its lock. Without ``structure``, λ stays. A
-    folder that is damaged is a UserError.
+    ``target`` may be the model's own folder; the caller holds its lock. ``card`` is the new README.md.
+    Without ``structure``, λ stays. A folder that is damaged is a UserError.
     """
     record = model_record(source)
     load_model(source)  # checks all files
@@ -279,4 +279,5 @@ def store_readout(
         if structure is not None:
             values["structure"] = structure
         write_record(new / "config.json", values, record.files)
-        copy_card(folder, new)
+        copy_card(folder, new)  # and the seconds of its training
+        write_card(new, card)

@@ -14,6 +14,7 @@ from corpora.senteval.files import read_task
 from corpora.senteval.structure import FILLINGS
 from corpora.senteval.tasks import TASKS
 from multiview.folder.files import BUILTIN
+from multiview.judge import Judge
 from multiview.model import MultiViewEncoder
 from parsing.trees.cache import TreeCache
 from parsing.trees.drawings import constituency_svg, dependency_svg
@@ -40,6 +41,12 @@ EXAMPLES = (
     "The doctor praised the lawyer.",
 )
 """A sentence, a paraphrase of it, and the same words with another meaning."""
+PAIRS = (
+    *zip(EXAMPLES[:1] * 2, EXAMPLES[1:], strict=True),
+    ("How do I enable 2FA?", "How do I disable 2FA?"),
+    ("The film is good.", "The film is not bad."),
+)
+"""What the judge is shown with."""
 TRAINED, UNTRAINED = "trained", "before training"
 WORDS, RANDOM = "average of its words", "random words"
 ROWS = (TRAINED, UNTRAINED, WORDS, RANDOM, BUILTIN)
@@ -68,12 +75,13 @@ def demo_page(
             results[row] = {task: stored[task] for task in tasks if task in stored}
     specs = {"before": models[UNTRAINED]["spec"], "after": str(model)}
     builtin = MultiViewEncoder.load(BUILTIN)
+    pairs = [TEXTS["pairs"], _cosines_of_examples(MultiViewEncoder.load(model), builtin), _judged(builtin)]
     sections = [
-        Section("What training gained", list(_scores(tasks, results))),
-        Section("How training went", list(_training(model))),
+        Section("Who did what to whom: builtin and the judge, without training", pairs),
         Section("Two of the parsed sentences", list(_drawn_trees(trees))),
+        Section("An experiment: what training on little text gains", list(_scores(tasks, results))),
+        Section("How training went", list(_training(model))),
         Section("Nearest sentences before and after training", [_nearest(specs, trees.parent, vectors)]),
-        Section("What structure tells apart", [_cosines_of_examples(MultiViewEncoder.load(model), builtin)]),
         Section("Where the time went", [Table(["step", "seconds", "command"], times)]),
         Section("Go on with your own text", [TEXTS["your_text"], Figure(TEXTS["commands"])]),
     ]
@@ -100,8 +108,11 @@ def _scores(
         (name, task): _hits(result) for name, by_task in results.items() for task, result in by_task.items()
     }
     scores = {key: Score.over_groups(*groups) for key, groups in hits.items()}
-    caption = "Per cent right, with 95 % intervals"
-    yield plots.bars(list(results), tasks, scores, caption=caption, inches=PLOT_WIDTH)
+    yield TEXTS["tasks"]
+    yield TEXTS["before_training"]
+    for task in tasks:  # each at a scale of its own, on which its bars can be told apart
+        caption = f"{task}, per cent right, with 95 % intervals"
+        yield plots.bars(list(results), [task], scores, caption=caption, inches=PLOT_WIDTH)
     rows: list[list[TableCell]] = [[name, *(scores.get((name, task)) for task in tasks)] for name in results]
     columns = [Column(task, digits=1, best="high") for task in tasks]
     yield Table(["model", *columns], rows, "Per cent right [95 % interval]")
@@ -114,8 +125,6 @@ def _scores(
     columns = [Column(task, digits=1) for task in tasks]
     yield Table(["over", *columns], rows, "How far the trained model is ahead, item by item")
     yield _conclusion(leads[UNTRAINED])
-    yield TEXTS["tasks"]
-    yield TEXTS["before_training"]
 
 
 def _conclusion(leads: Mapping[str, Score]) -> str:
@@ -186,6 +195,16 @@ def _nearest(specs: Mapping[str, str], trees: Path, cache: Path) -> Table:
             row.append(texts[int(cosine_N.argmax())])
     note = "Among the 5,928 sentences of the held-out books, by cosine of numbers at one scale."
     return Table(["sentence", *(f"nearest {when} training" for when in specs)], rows, notes=[note])
+
+
+def _judged(builtin: MultiViewEncoder) -> Table:
+    """Return the judge's probabilities of pairs, with its reasons."""
+    rows = [
+        [pair.a, pair.b, pair.probability, "; ".join(map(str, pair.reasons))]
+        for pair in Judge.load(source=builtin).pairs(PAIRS)
+    ]
+    columns = ["sentence", "another", Column("both say the same", digits=2), "why"]
+    return Table(columns, rows, "The judge of pairs")
 
 
 def _cosines_of_examples(trained: MultiViewEncoder, builtin: MultiViewEncoder) -> Table:

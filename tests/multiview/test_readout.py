@@ -1,6 +1,7 @@
 """Read-outs and scales: closed forms against scikit-learn and numpy, ``encode``, how a folder keeps them."""
 
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from multiview.encoders.meaning import (
     Span,
     sample_spans,
 )
+from multiview.folder.card import readout_card
+from multiview.folder.files import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.structure.binding import WIDTH
 from multiview.training.fit import Moments, Target, store_readout
@@ -185,7 +188,8 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
     scale = Scale(mean, 1.0 + torch.arange(width), "chance")
     scale.deviation[2] = torch.inf
     for target in ("new", "m"):
-        store_readout(tmp_path / "m", tmp_path / target, fitted, scale, 0.1)
+        store_readout(tmp_path / "m", tmp_path / target, fitted, scale, "# A card\n", 0.1)
+        assert (tmp_path / target / "README.md").read_text() == "# A card\n"
         after = MultiViewEncoder.load(tmp_path / target)
         assert after.structure == 0.1 and after.readout is not None
         expected = (before.encode(TEXTS) - mean.numpy()) / np.arange(1, width + 1)
@@ -224,6 +228,11 @@ def test_the_command_fits_and_reports(toy_trees: Path, tmp_path: Path, capsys, r
     assert readout.cli(alone) == 0
     recalls = re.findall(r"recall@1 of neighbours (\S+) \((\d+) numbers\)", capsys.readouterr().out)
     assert [numbers for _, numbers in recalls] == ["8", "4"] and float(recalls[1][0]) > 0
+    card = (tmp_path / "alone/README.md").read_text(encoding="utf-8")
+    assert (
+        card.count("## Read-out") == 1 and shlex.join(["python", "-m", "multiview.readout", *alone]) in card
+    )
+    assert f"{recalls[0][0]} before, {recalls[1][0]} with" in card
     assert f"t.npy has {len(words)} numbers" in refusal(readout.cli, *command[:-1], 999)
     assert "--output: needed for builtin" in refusal(readout.cli, "builtin", *command[1:])
 
@@ -251,6 +260,17 @@ def test_a_model_is_replaced_where_that_gains(toy_trees: Path, tmp_path: Path, c
     fitted_count, *held_out_counts = map(int, re.findall(r"\d+", out.splitlines()[0]))
     assert fitted_count + sum(held_out_counts) == len(toy_corpus()[0])
     assert f"neighbours over {fitted_count} sentences of toy" in out
+
+
+def test_the_card_is_of_the_model_that_is_written(tmp_path: Path) -> None:
+    """builtin's scores are not its scores; of another model what its card said stays."""
+    facts = ["neighbours over 9 sentences", "recall"]
+    card = readout_card(model_folder("builtin"), tmp_path / "adapted", "python -m multiview.readout …", facts)
+    assert card.startswith("# adapted\n") and "CC BY-SA 4.0" in card and card.endswith("- recall\n")
+    assert "STS12" not in card
+    (tmp_path / "README.md").write_text("# old\n\nTrained on cats.\n\n## Read-out\n\nearlier\n")
+    card = readout_card(tmp_path, tmp_path / "new", "python -m multiview.readout …", facts)
+    assert card.startswith("# new\n\nTrained on cats.\n\n## Read-out\n\n    python") and "earlier" not in card
 
 
 def test_a_text_without_neighbours(tmp_path: Path, refusal) -> None:

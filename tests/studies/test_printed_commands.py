@@ -26,8 +26,7 @@ ENCODERS = (
     "all-MiniLM-L6-v2",
     *("bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large", "xlnet-base-cased"),
     *("xlnet-large-cased", "albert-base-v2", "albert-xxlarge-v2", "google-bert/bert-base-chinese"),
-    *("hfl/chinese-xlnet-base", "hfl/chinese-xlnet-mid", "runs/burt/chinese-xlnet-base-nli"),
-    "runs/burt/chinese-xlnet-mid-nli",
+    *("hfl/chinese-xlnet-base", "hfl/chinese-xlnet-mid"),
     *(f"sentence-transformers/bert-{size}-nli-mean-tokens" for size in ("base", "large")),
 )
 """Published models, and what pages say to make like another; here each is one small transformer."""

