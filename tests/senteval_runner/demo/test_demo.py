@@ -32,8 +32,6 @@ def short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(books, "TEXT", folder / "books.txt.xz")
 
 
-@pytest.mark.process
-@pytest.mark.usefixtures("short_books")
 TITLES = (
     "means the same",
     "The judge of pairs",
@@ -49,6 +47,8 @@ TITLES = (
 """What stands on the page, in this order."""
 
 
+@pytest.mark.process
+@pytest.mark.usefixtures("short_books")
 def test_the_demo_on_short_books(tmp_path: Path, monkeypatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     demo.main(demo.DemoConfig(output=Path("demo")))
