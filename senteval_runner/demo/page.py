@@ -75,7 +75,11 @@ def demo_page(
             results[row] = {task: stored[task] for task in tasks if task in stored}
     specs = {"before": models[UNTRAINED]["spec"], "after": str(model)}
     builtin = MultiViewEncoder.load(BUILTIN)
-    pairs = [TEXTS["pairs"], _cosines_of_examples(MultiViewEncoder.load(model), builtin), _judged(builtin)]
+    pairs: list[Table | str] = [
+        TEXTS["pairs"],
+        _cosines_of_examples(MultiViewEncoder.load(model), builtin),
+        _judged(builtin),
+    ]
     sections = [
         Section("Who did what to whom: builtin and the judge, without training", pairs),
         Section("Two of the parsed sentences", list(_drawn_trees(trees))),
@@ -199,11 +203,12 @@ def _nearest(specs: Mapping[str, str], trees: Path, cache: Path) -> Table:
 
 def _judged(builtin: MultiViewEncoder) -> Table:
     """Return the judge's probabilities of pairs, with its reasons."""
-    rows = [
-        [pair.a, pair.b, pair.probability, "; ".join(map(str, pair.reasons))]
-        for pair in Judge.load(source=builtin).pairs(PAIRS)
+    judgements = Judge.load(source=builtin).pairs(PAIRS)
+    rows: list[list[TableCell]] = [
+        [*pair, judgement.probability, "; ".join(map(str, judgement.reasons))]
+        for pair, judgement in zip(PAIRS, judgements, strict=True)
     ]
-    columns = ["sentence", "another", Column("both say the same", digits=2), "why"]
+    columns: list[Column | str] = ["sentence", "another", Column("both say the same", digits=2), "why"]
     return Table(columns, rows, "The judge of pairs")
 
 
