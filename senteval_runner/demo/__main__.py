@@ -2,10 +2,10 @@
 
     python -m senteval_runner.demo
 
-It runs three commands of the project as a user would type them, and prints each before it runs: parse 28,000
-sentences of books (``corpora.books``), train a dependency and a constituency view on them, and score the
-model on other books, beside the same model before training, the average of its words, random words and the
-encoder in the package. It writes trees, model, scores and a self-contained ``report.html`` under
+It runs four commands of the project as a user would type them, and prints each before it runs: parse 28,000
+sentences of books (``corpora.books``), go on with them from the encoder in the package, train new views on
+them from nothing, and score both on other books, beside that encoder, the average of its words and random
+words. It writes trees, model, scores and a self-contained ``report.html`` under
 ``runs/demo/``. A finished step is not repeated; a stopped demo continues where it was.
 """
 
@@ -31,15 +31,20 @@ class DemoConfig:
     """Folder for trees, model, scores and report.html."""
 
 
-def commands(trees: Path, model: Path, scores: Path, vectors: Path) -> dict[str, list[str]]:
+def commands(trees: Path, model: Path, new_model: Path, scores: Path, vectors: Path) -> dict[str, list[str]]:
     """Return the words of each step's command after ``python -m``, by the step's title."""
     parse = ["parsing.run", "books", "--output", trees]
-    recipe = "--views dep,const --objective.score cosine --loop.epochs 4"
-    train = ["multiview.train", *recipe.split(), "--trees", trees]
-    train += ["--output", model.parent, "--name", model.name]
-    score = ["senteval_runner.run", model, f"bag:{model}", "builtin", "--tasks", "Authors,Neighbours,Binding"]
-    score += ["--protocol", "fast", "--trees", trees.parent, "--cache", vectors, "--output", scores]
-    steps = {"parse the books": parse, "train two views": train, "score on other books": score}
+    train = ["multiview.train", "--trees", trees, "--output", model.parent, "--name"]
+    recipe = "--start none --views dep,const --objective.score cosine --loop.epochs 4"
+    score = ["senteval_runner.run", model, "builtin", new_model, f"bag:{new_model}", "bag:random"]
+    score += ["--no-baselines", "--tasks", "Authors,Neighbours,Binding", "--protocol", "fast"]
+    score += ["--trees", trees.parent, "--cache", vectors, "--output", scores]
+    steps = {
+        "parse the books": parse,
+        "go on from builtin": [*train, model.name],
+        "train new views from nothing": [*train, new_model.name, *recipe.split()],
+        "score on other books": score,
+    }
     return {title: [str(word) for word in words] for title, words in steps.items()}
 
 
@@ -65,28 +70,29 @@ def run_step(title: str, module: str, *arguments: str) -> float:
 def main(config: DemoConfig) -> None:
     """Parse, train, score, report."""
     output = config.output
-    trees, model, scores = output / "trees/books", output / "models/books", output / "scores"
+    trees, scores = output / "trees/books", output / "scores"
+    models = output / "models/books", output / "models/books-new"
     seconds_file = output / SECONDS_FILE
     seconds = read_json(seconds_file) if seconds_file.exists() else {}
     if not seconds:
         from parsing.text_parser import load
 
         print(f"== A sentence and both of its trees\n{load()(SENTENCE)}", flush=True)
-    steps = commands(trees, model, scores, output / "vectors")
+    steps = commands(trees, *models, scores, output / "vectors")
     for number, (title, words) in enumerate(steps.items(), start=1):
-        seconds_now = run_step(f"{number}/4 {title}", *words)
+        seconds_now = run_step(f"{number}/{len(steps) + 1} {title}", *words)
         seconds[title] = max(seconds_now, seconds.get(title, 0.0))  # a second run finds the step finished
         write_json(seconds_file, seconds)
-    print("\n== 4/4 write the report", flush=True)
+    print(f"\n== {len(steps) + 1}/{len(steps) + 1} write the report", flush=True)
     from senteval_runner.demo.page import demo_page
 
     times = [
         (title, f"{seconds[title]:.0f}", f"python -m {' '.join(words)}") for title, words in steps.items()
     ]
     report = output / "report.html"
-    write_text(report, demo_page(trees, model, scores, output / "vectors", times).html())
+    write_text(report, demo_page(trees, *models, scores, output / "vectors", times).html())
     print("seconds: " + ", ".join(f"{title} {value}" for title, value, _ in times))
-    print(f"trees    {trees}\nmodel    {model}\nscores   {scores / 'report.html'}")
+    print(f"trees    {trees}\nmodel    {models[0]}\nscores   {scores / 'report.html'}")
     print(f"report   {report}   <- open this in a browser")
 
 

@@ -47,33 +47,37 @@ PAIRS = (
     ("The film is good.", "The film is not bad."),
 )
 """What the judge is shown with."""
-TRAINED, UNTRAINED = "trained", "before training"
-WORDS, RANDOM = "average of its words", "random words"
-ROWS = (TRAINED, UNTRAINED, WORDS, RANDOM, BUILTIN)
+TRAINED, NEW = "trained", "new views from nothing"
+WORDS, RANDOM = "average of words", "random words"
+ROWS = (TRAINED, BUILTIN, NEW, WORDS, RANDOM)
 """Rows of the tables, from the top."""
 CURVES = {
-    "accuracy@1": "across views, as trained",
-    "recall@1": "by cosine, the views",
-    "recall@1/both": "by cosine, views beside words",
+    "recall@1": "by cosine of the meaning",
     "recall@1/words": "by cosine, mean of the words",
 }
 """Titles of the curves, by their names in the log."""
 
 
 def demo_page(
-    trees: Path, model: Path, scores: Path, vectors: Path, times: Sequence[tuple[str, str, str]]
+    trees: Path,
+    model: Path,
+    new_model: Path,
+    scores: Path,
+    vectors: Path,
+    times: Sequence[tuple[str, str, str]],
 ) -> Page:
     """Make the page from the files of the commands, and the title, seconds and command of each step."""
     report = read_json(scores / "results.json")
-    names = {str(model): TRAINED, f"bag:{model}": WORDS, "bag:random": RANDOM, BUILTIN: BUILTIN}
-    models = {names.get(record["spec"], UNTRAINED): record for record in report["models"].values()}
+    names = {str(model): TRAINED, str(new_model): NEW, BUILTIN: BUILTIN}
+    names |= {f"bag:{new_model}": WORDS, "bag:random": RANDOM}
+    models = {names[record["spec"]]: record for record in report["models"].values()}
     tasks = list(dict.fromkeys(result["task"] for result in report["results"]))  # in the command's order
     results = {}
     for row in ROWS:
         if row in models:
             stored = stored_results(scores, f"{models[row]['key']}-")
             results[row] = {task: stored[task] for task in tasks if task in stored}
-    specs = {"before": models[UNTRAINED]["spec"], "after": str(model)}
+    specs = {"before": BUILTIN, "after": str(model)}
     builtin = MultiViewEncoder.load(BUILTIN)
     pairs: list[Table | str] = [
         TEXTS["pairs"],
@@ -128,28 +132,28 @@ def _scores(
     rows = [[name, *map(scores_by_task.get, tasks)] for name, scores_by_task in leads.items()]
     columns = [Column(task, digits=1) for task in tasks]
     yield Table(["over", *columns], rows, "How far the trained model is ahead, item by item")
-    yield _conclusion(leads[UNTRAINED])
+    yield _conclusion(leads[BUILTIN])
 
 
 def _conclusion(leads: Mapping[str, Score]) -> str:
     """Say in which tasks training gained beyond the intervals or, if in none, what helps instead."""
     tasks = [task for task, score in leads.items() if score.interval and score.interval[0] > 0]
     if tasks:
-        return f"Training is ahead of its start, beyond the intervals, in {', '.join(tasks)}."
+        return f"Training is ahead of builtin, its start, beyond the intervals, in {', '.join(tasks)}."
     return TEXTS["no_gain"]
 
 
 def _training(model: Path) -> Iterator[Figure | Table]:
-    """Yield curves over the steps, which begin with the untrained model, and the verdict of its card."""
+    """Yield curves over the steps, which begin with builtin, and the verdict of the model's card."""
     rows = [row for row in read_log(model / "log.jsonl") if row["kind"] == "evaluation"]
     loss = {"validation loss": [(row["step"], row["loss"]) for row in rows]}
-    caption = "Validation loss; step 0 is untrained"
+    caption = "Validation loss; step 0 is builtin"
     yield plots.curves(loss, y_label="loss per sentence", caption=caption, inches=PLOT_WIDTH)
     shares = {
         title: [(row["step"], 100 * row[name]) for row in rows if name in row]
         for name, title in CURVES.items()
     }
-    caption = "Neighbours found on the validation set, per cent; step 0 is untrained"
+    caption = "Neighbours found on the validation set, per cent; step 0 is builtin"
     yield plots.curves(shares, y_label="per cent", caption=caption, inches=PLOT_WIDTH)
     card = (model / "README.md").read_text(encoding="utf-8")
     lines = re.findall("^- (gained|neighbours|beside|kept|no gain|next): (.*)", card, re.MULTILINE)
