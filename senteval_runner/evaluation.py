@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 
+from corpora.ranking.queries import QuerySet, measures, report
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import canonical_task
 from multiview.names.opened import Encoder, OpenedEncoder, SentenceVectors, as_vectors
@@ -162,6 +163,8 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
         fields = _score_graded(rows, seed)
     elif kind == "cosine":
         fields = _score_cosines(task, rows)
+    elif kind == "ranking":
+        fields = _score_ranking(task, rows)
     else:
         fields = neighbour_result({title: book.u[np.argsort(book.order)] for title, book in rows.items()})
     first_rows, *_ = rows.values()
@@ -169,7 +172,7 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
         task=task.name,
         dim=first_rows.u.shape[1],
         rows={name: len(part) for name, part in task.splits.items()},
-        notes=task.count_notes(),
+        notes=[*task.count_notes(), *fields.pop("notes", [])],
         data_sha256=data_hashes(task),
         vector_label=", ".join(labels),
         seconds=time.perf_counter() - start,
@@ -204,6 +207,30 @@ def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> dict[str, Any]:
     }
     gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
     return SCORERS[task.task.scorer](metrics, gold)
+
+
+def _score_ranking(task: TaskData, rows: dict[str, _Rows]) -> dict[str, Any]:
+    """Score search by P@1 (``acc``), MRR and recall@10 in per cent; the notes have those of shared words."""
+    collection = task.splits["collection"]
+    texts = [" ".join(tokens) for tokens in collection.a]
+    first_row = {text: row for row, text in reversed(list(enumerate(texts)))}
+    place = {text: place for place, text in enumerate(first_row)}
+    relevant: list[list[int]] = [[] for _ in task.splits["queries"].a]
+    for text, query in zip(texts, collection.y, strict=True):
+        if query >= 0:
+            relevant[int(query)].append(place[text])
+    queries = [" ".join(tokens) for tokens in task.splits["queries"].a]
+    data = QuerySet(queries, list(first_row), [np.unique(places) for places in relevant])
+    query_QD, text_ND = (rows[name].u[np.argsort(rows[name].order)] for name in ("queries", "collection"))
+    ranks = data.ranks_by_vectors(query_QD, text_ND[list(first_row.values())])
+    metrics = {name: 100 * value for name, value in measures(ranks).items()}
+    is_first = [float(each.min() == 1) for each in ranks]
+    return {
+        "metrics": {"acc": metrics["P@1"], "mrr": metrics["MRR"], "recall@10": metrics["recall@10"]},
+        "predictions": {"queries": is_first},
+        "gold": {"queries": [1.0] * len(is_first)},
+        "notes": [f"{name}: {line}" for name, line in report(data, {}) if name != "queries"],
+    }
 
 
 def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> dict[str, Any]:

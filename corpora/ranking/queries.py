@@ -11,7 +11,7 @@ collection: a corpus, or all the file's sentences that are no query.
 Legend of dimension suffixes: Q queries, B of a block, N sentences of the collection, D numbers of a vector.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.training_pairs import read_pairs, same
 from runtime.errors import MissingExtraError, UserError
 
+Vectors = NDArray[np.floating]
 MEASURES = ("P@1", "MRR", "recall@10")
 LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
 FIRST = 10
@@ -38,13 +39,15 @@ class QuerySet:
     texts: list[str]
     relevant: list[NDArray[np.int64]]
 
-    def score_vectors(
-        self, query_QD: NDArray[np.floating], text_ND: NDArray[np.floating]
-    ) -> dict[str, float]:
-        """Measure the ranking by the cosine of vectors; a vector of zeros has cosine 0 with all."""
+    def ranks_by_vectors(self, query_QD: Vectors, text_ND: Vectors) -> list[NDArray[np.int64]]:
+        """Rank each query's relevant sentences by the cosine of vectors; zeros have cosine 0 with all."""
         unit_QD, unit_ND = map(_at_length_1, (query_QD, text_ND))
         blocks = (unit_QD[start : start + BLOCK] @ unit_ND.T for start in range(0, len(unit_QD), BLOCK))
-        return self._measure(scores_N for scores_BN in blocks for scores_N in scores_BN)
+        return self._ranks(scores_N for scores_BN in blocks for scores_N in scores_BN)
+
+    def score_vectors(self, query_QD: Vectors, text_ND: Vectors) -> dict[str, float]:
+        """Measure the ranking by the cosine of vectors."""
+        return measures(self.ranks_by_vectors(query_QD, text_ND))
 
     def score_words(self) -> dict[str, dict[str, float]]:
         """Measure lexical search, by the methods whose libraries are installed."""
@@ -54,13 +57,17 @@ class QuerySet:
                 index = method(self.texts)
             except (MissingExtraError, ImportError):
                 continue
-            scores[name] = self._measure(map(index.scores, self.queries))
+            scores[name] = measures(self._ranks(map(index.scores, self.queries)))
         return scores
 
-    def _measure(self, scores: Iterator[Scores]) -> dict[str, float]:
-        ranks = [ranks_of(scores_N, places) for scores_N, places in zip(scores, self.relevant, strict=True)]
-        values = [[each.min() == 1, 1 / each.min(), (each <= FIRST).mean()] for each in ranks]
-        return dict(zip(MEASURES, np.mean(values, axis=0).tolist(), strict=True))
+    def _ranks(self, scores: Iterable[Scores]) -> list[NDArray[np.int64]]:
+        return [ranks_of(scores_N, places) for scores_N, places in zip(scores, self.relevant, strict=True)]
+
+
+def measures(ranks: Sequence[NDArray[np.int64]]) -> dict[str, float]:
+    """Return the measures, as shares, of the ranks of each query's relevant sentences."""
+    values = [[each.min() == 1, 1 / each.min(), (each <= FIRST).mean()] for each in ranks]
+    return dict(zip(MEASURES, np.mean(values, axis=0).tolist(), strict=True))
 
 
 def ranks_of(scores_N: Scores, places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -100,7 +107,7 @@ def read_queries(path: Path, corpus: Sequence[str] | None = None) -> QuerySet:
     return QuerySet(list(relevant_of_query), texts, relevant)
 
 
-def report(data: QuerySet, vectors: Mapping[str, tuple[Scores, Scores]]) -> Iterator[tuple[str, str]]:
+def report(data: QuerySet, vectors: Mapping[str, tuple[Vectors, Vectors]]) -> Iterator[tuple[str, str]]:
     """Yield what was searched, then each method and its measures in per cent.
 
     ``vectors`` are those of the queries [Q, D] and of the collection [N, D] by each encoder; behind the
@@ -112,7 +119,7 @@ def report(data: QuerySet, vectors: Mapping[str, tuple[Scores, Scores]]) -> Iter
         yield name, ", ".join(f"{measure} {100 * value:.1f}" for measure, value in measures.items())
 
 
-def _at_length_1(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+def _at_length_1(vectors: Vectors) -> NDArray[np.float32]:
     vectors = vectors.astype(np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from corpora.books import author_rows, books
 from corpora.inputs import bad_row, parse_number, readable
+from corpora.ranking.queries import read_queries
 from corpora.senteval.structure import PAIR_READERS, Pair, task_pairs, triplets
 from corpora.senteval.tasks import TASKS, Task, canonical_task
 from corpora.text import Tokenizer
@@ -25,6 +26,7 @@ Files = dict[str, list[Path]]
 Classes = tuple[str, ...]
 ORIGINS = {
     "downstream": "data/downstream/get_transfer_data.bash of github.com/facebookresearch/SentEval",
+    "queries.tsv": "writing one of your own, with the columns query and relevant",
     "probing": "data/probing of github.com/facebookresearch/SentEval",
 }
 """Where the files of a folder are from."""
@@ -297,6 +299,24 @@ def _splits_of_pairs(pairs: Mapping[str, list[Pair]]) -> Splits:
     }
 
 
+def _read_queries(task: Task, files: Files) -> tuple[Splits, Classes]:
+    """Read a file of queries; y of a sentence of the collection is a query that it is relevant to, or -1.
+
+    A sentence that is relevant to several occurs as often.
+    """
+    data = read_queries(*files["all"])
+    tokenizer = Tokenizer("spacy", running=False)
+    rows = [(place, query) for query, places in enumerate(data.relevant) for place in places.tolist()]
+    relevant_places = {place for place, _ in rows}
+    rows += [(place, -1) for place in range(len(data.texts)) if place not in relevant_places]
+    tokens = [list(tokenizer.line(text)) for text in data.texts]
+    queries = [list(tokenizer.line(text)) for text in data.queries]
+    return {
+        "queries": Split(a=queries, y=list(range(len(queries)))),
+        "collection": Split(a=[tokens[place] for place, _ in rows], y=[query for _, query in rows]),
+    }, ()
+
+
 Reader = Callable[[Task, Files], tuple[Splits, Classes]]
 """Returns the splits of a task, and its classes where the files say them."""
 
@@ -315,6 +335,7 @@ READERS: dict[str, Reader] = {
     "authors": _read_authors,
     "neighbours": _read_neighbours,
     "binding": _read_binding,
+    "queries": _read_queries,
     **dict.fromkeys(PAIR_READERS, _read_structure),
 }
 """Readers by the format that a row of ``tasks.tsv`` names."""

@@ -28,7 +28,7 @@ class Task:
     kind: str
     """What is scored: ``classes`` by classifiers of features; ``graded`` pairs by a regression of features
     and by the cosines of the test pairs; ``cosine``, pairs by their cosines alone; ``order``, the sentences
-    of running texts by the cosines of neighbours."""
+    of running texts by the cosines of neighbours; ``ranking``, a collection by its cosines with queries."""
     reader: str
     """The format of its files, a name in :data:`corpora.senteval.files.READERS`."""
     scorer: str

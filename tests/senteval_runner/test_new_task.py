@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from corpora.inputs import read_table
@@ -73,3 +74,21 @@ def test_missing_files_of_a_new_task_are_named(folder: Path) -> None:
     (folder / "data/phrases/phrases.tsv").unlink()
     results = evaluate(RandomBag(8), ["Phrases"], folder / "data", "fast")
     assert "phrases/phrases.tsv" in results.skipped["Phrases"]
+
+
+def test_a_file_of_queries_is_a_task(tmp_path: Path) -> None:
+    """Each row finds itself; one sentence is relevant to two queries, one to none."""
+    rows = [("a cat", "the cat sat", "no answer"), ("a dog", "the dog ran", ""), ("the cat sat", "a cat", "")]
+    lines = ["query\trelevant\tnegative", *map("\t".join, rows), "cats\tthe cat sat\t"]
+    (tmp_path / "queries.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def encode(sentences: list[list[str]]) -> np.ndarray:
+        words = ["cat", "dog", "cats", "answer", "sat"]
+        return np.array([[word in tokens for word in words] for tokens in sentences], dtype=np.float32)
+
+    result = evaluate(encode, "queries", tmp_path, protocol="fast").tasks["Queries"]
+    assert result.rows == {"queries": 4, "collection": 5}
+    # "a dog" and "the cat sat" find theirs first; "a cat" finds itself, "cats" nothing that is near.
+    assert result.metrics["acc"] == pytest.approx(100 * sum(result.predictions["queries"]) / 4)
+    assert result.predictions["queries"][1] == 1.0 and result.metrics["recall@10"] == 100.0
+    assert any(note.startswith("TF-IDF: P@1") for note in result.notes)
