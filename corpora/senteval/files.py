@@ -304,7 +304,8 @@ def _read_queries(task: Task, files: Files) -> tuple[Splits, Classes]:
 
     A sentence that is relevant to several occurs as often.
     """
-    data = read_queries(*files["all"])
+    (path,) = files["all"]
+    data = read_queries(path)
     tokenizer = Tokenizer("spacy", running=False)
     rows = [(place, query) for query, places in enumerate(data.relevant) for place in places.tolist()]
     relevant_places = {place for place, _ in rows}
