@@ -249,8 +249,11 @@ def main(options: OppositesConfig) -> None:
             name: {part: accepted_figure(sets, scorers[name], same, part) for part in others}
             for name in compared
         }
-    share = listed_share(complete_sets["SemAntoNeg"])
-    figures = [{"name": f"antonyms in the list, {options.part}", "value": share, "low": None, "high": None}]
+    figures: list[dict[str, Any]] = []
+    for part, rows_by_set in (("fitted", sides.fitted), ("scored", sides.scored)):
+        pairs = [pair for row in rows_by_set["SemAntoNeg"] for pair in row]
+        share = listed_share(PairSet.of(pairs, 3))
+        figures.append({"name": f"antonyms in the list, {part}", "value": share, "low": share, "high": share})
     for title, rows in tables.items():
         columns = list(dict.fromkeys(column for row in rows.values() for column in row))
         cells = {name: {column: str(row.get(column, "")) for column in columns} for name, row in rows.items()}
