@@ -202,7 +202,7 @@ def read_values(
     structure = cosines_by(sets, encoder.structure_vectors(texts))
     if has_minilm():
         minilm = open_encoder(find_peer(MINILM), cache=keep / "vectors")
-        meanings["MiniLM"] = cosines_by(sets, minilm([text.split(" ") for text in texts]))
+        meanings["MiniLM"] = cosines_by(sets, minilm.encode([text.split(" ") for text in texts]))
     vectors: dict[str, Values] = {"structure alone": structure}
     with without_antonyms(sets["SemAntoNeg"]):
         rows = {"SemAntoNeg": sets["SemAntoNeg"]}

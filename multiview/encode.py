@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ from tyro.conf import Positional, arg
 
 from corpora.characters import plain
 from corpora.inputs import is_stream, read_lines
-from multiview.names.grammar import check_names, split_parts
+from multiview.names.grammar import Name, parse_names, split_parts
 from parsing.names import find_parser
 from runtime.cli import Command, Share, config_to_json, configuration
 from runtime.errors import UserError
@@ -46,11 +47,14 @@ class ModelOptions:
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
 
-    def check(self) -> None:
-        """Refuse meaningless names of encoders and parsers, before anything heavy is imported."""
-        check_names([self.spec])
-        for need, name in self.parsers.items():
-            find_parser(need, name)
+    def names(self) -> list[Name]:
+        """Parse the name of the encoder; refuse names of encoders and parsers that mean nothing.
+
+        Nothing heavy is imported.
+        """
+        for need, parser in self.parsers.items():
+            find_parser(need, parser)
+        return parse_names(self.spec)
 
     @property
     def spec(self) -> str:
@@ -65,17 +69,18 @@ class ModelOptions:
 
     def load(self) -> MultiViewEncoder:
         """Load the model; refuse an encoder that reads no trees, and a part of a model."""
-        self.check()
-        from multiview.names.sources import find_source
+        name, *others = self.names()
+        from multiview.names.named import Places, named
 
-        source = find_source(self.model)
-        if not source.is_multiview:
+        encoder = named(name, places=Places(device=self.device, parsers=self.parsers))
+        if others or not encoder.is_multiview:
             raise UserError(f"model {self.model!r}: reads no trees; give one of multiview.train")
-        if source.name.views or source.name.readout or source.name.scale:
+        if name.views or name.readout or name.scale:
             raise UserError(
                 f"model {self.model!r}: is read whole here; leave out ?views, ?readout and ?scale"
             )
-        return source.model(self.device, self.parsers)
+        model: MultiViewEncoder = encoder.loaded
+        return model
 
 
 @configuration
@@ -99,13 +104,12 @@ class VectorOptions(ModelOptions):
             options += f"?structure={abs(self.structure):f}"
         return "+".join(part + options for part in split_parts(self.model))
 
-    def encoder(self) -> OpenedEncoder:
-        """Open the encoder that the options name; with ``?scale=CACHE`` it is the one of features."""
+    def encoder(self, names: Sequence[Name]) -> OpenedEncoder:
+        """Open the encoder of :meth:`names`; one with ``?scale=CACHE`` gives its features."""
         from multiview.names.opened import open_encoder
 
-        encoder = open_encoder(self.spec, device=self.device, parsers=self.parsers)
-        has_scale = any(source.name.scale_trees for source in encoder.sources)
-        return encoder.for_classifiers if has_scale else encoder
+        names = [replace(name, readout="features") if name.scale_trees else name for name in names]
+        return open_encoder(names, device=self.device, parsers=self.parsers)
 
 
 @configuration
@@ -165,7 +169,7 @@ def sentences_of(path: Path) -> Iterator[str]:
 
 def main(config: EncodeConfig) -> int:
     """Encode a file or a cache."""
-    config.check()
+    names = config.names()
     output = config.output or Path(f"{config.file}.npy")
     if config.output is None and is_stream(config.file):
         raise UserError("--output: needed for standard input and pipes")
@@ -174,7 +178,7 @@ def main(config: EncodeConfig) -> int:
     # Files that cannot be written are refused now, not after the work.
     vector_file, options_file = output_file(output), output_file(Path(f"{output}.json"))
     sentences = SentenceInput(config.file)
-    encoder = config.encoder()
+    encoder = config.encoder(names)
     trees = sentences.trees
     if trees is None and config.trees is not None:
         from parsing.trees.cache import TreeCache

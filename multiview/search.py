@@ -144,8 +144,8 @@ def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
     if config.corpus == STANDARD_INPUT and not (config.query or config.queries):
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
-    config.check()
-    corpus, encoder = SentenceInput(config.corpus), config.encoder()
+    names = config.names()
+    corpus, encoder = SentenceInput(config.corpus), config.encoder(names)
     encode_corpus = functools.partial(
         encoder.encode, corpus.texts, trees=corpus.trees, show_progress_bar=None
     )

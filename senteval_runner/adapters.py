@@ -11,7 +11,7 @@ from typing import Any
 
 from corpora.sentences import describe_value, read_sentences
 from multiview.model import MultiViewEncoder
-from multiview.names.opened import Encoder, as_vectors
+from multiview.names.opened import Encoder, as_encoder
 from runtime.errors import MissingExtraError, UserError
 from senteval_runner.protocol.features import Float
 
@@ -24,7 +24,7 @@ class MtebEncoder:
     """
 
     def __init__(self, encoder: Encoder, name: str, revision: str = "local") -> None:
-        self.encoder = as_vectors(encoder)
+        self.encoder = as_encoder(encoder)
         self.name = name if "/" in name else f"multiview/{name}"
         self.revision = revision
 

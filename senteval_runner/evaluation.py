@@ -25,7 +25,7 @@ from sklearn.metrics import f1_score
 from corpora.ranking.queries import QuerySet, measures, report
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import canonical_task
-from multiview.names.opened import Encoder, OpenedEncoder, SentenceVectors, as_vectors
+from multiview.names.opened import Encoder, OpenedEncoder, SentenceVectors, as_encoder
 from runtime import __version__
 from runtime.errors import UserError
 from runtime.files import sha256_file
@@ -67,7 +67,7 @@ def evaluate(
     names = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
     task_data = read_tasks([canonical_task(name) for name in names], Path(data))
     trees_of = None if trees is None else EvaluationTrees(folder=Path(trees), tasks=task_data.data).of
-    opened_encoder = as_vectors(encoder, trees_of)
+    opened_encoder = as_encoder(encoder, trees_of)
     results = Results(protocol=protocol, seed=seed, skipped=task_data.missing)
     with progress(total=len(task_data.data), unit="task", description="evaluate") as bar:
         for task in task_data.data:
@@ -146,14 +146,15 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
         if not len(part):
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
     kind, scorer = task.task.kind, task.task.scorer
-    chosen = encoder.for_classifiers if kind in ("classes", "graded") else encoder
-    labels = [chosen.vector_label]
+    is_trained = kind in ("classes", "graded")
+    vectors, label = (encoder.features if is_trained else encoder.encode), encoder.label_of
+    labels = [label("features" if is_trained else "encode")]
     snli_classes = task.classes if scorer == "split_snli" else ()
     try:
-        rows = {name: _Rows(part, chosen, snli_classes) for name, part in task.splits.items()}
-        if kind == "graded" and chosen is not encoder:
-            rows["cosine"] = _Rows(task.splits["test"], encoder)
-            labels.append(f"{encoder.vector_label} (cosine)")
+        rows = {name: _Rows(part, vectors, snli_classes) for name, part in task.splits.items()}
+        if kind == "graded" and encoder.has_features:
+            rows["cosine"] = _Rows(task.splits["test"], encoder.encode)
+            labels.append(f"{label('encode')} (cosine)")
     except UserError as error:
         raise EncoderError(str(error)) from error
     start = time.perf_counter()

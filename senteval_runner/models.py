@@ -7,9 +7,9 @@ from typing import Any
 
 from multiview.folder.files import model_folder
 from multiview.names.baselines import training_trees
-from multiview.names.grammar import split_parts
+from multiview.names.grammar import Name, parse_name
+from multiview.names.named import named
 from multiview.names.opened import OpenedEncoder, distinct_names
-from multiview.names.sources import find_source
 from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.progress import progress
@@ -30,11 +30,10 @@ class Model(ModelScores):
     """Reasons why tasks have no result, by task."""
 
 
-def open_models(specs: Iterable[str], trees: EvaluationTrees, **options: Any) -> list[Model]:
+def open_models(models: Iterable[Sequence[Name]], trees: EvaluationTrees, **options: Any) -> list[Model]:
     """Open the models of a run, each once, with :func:`open_model`'s ``options``."""
-    distinct_specs = list(dict.fromkeys(specs))
-    encoders = [open_model(spec, trees=trees, **options) for spec in distinct_specs]
-    names = distinct_names([encoder.name for encoder in encoders], distinct_specs)
+    encoders = {tuple(names): open_model(names, trees=trees, **options) for names in models}.values()
+    names = distinct_names([encoder.name for encoder in encoders], [encoder.spec for encoder in encoders])
     return [Model(name=name, encoder=encoder) for name, encoder in zip(names, encoders, strict=True)]
 
 
@@ -68,26 +67,28 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], ce
                     model.skipped[task.name] = str(error)
                 bar.update(len(seeds))
     for model in models:
-        model.dim = model.encoder.for_classifiers.dim or model.encoder.dim
-        hours = [source.hours for source in model.encoder.sources]
+        model.dim = model.encoder.dim
+        hours = [part.hours for part in model.encoder.parts]
         model.hours = None if None in hours else sum(filter(None, hours))
 
 
-def names_before_training(specs: Iterable[str]) -> dict[str, str]:
+def names_before_training(models: Iterable[Sequence[Name]]) -> dict[str, str]:
     """Return names of the trained models before their first step, "" where its tree cache is not here."""
-    sources = [find_source(part) for spec in specs for part in split_parts(spec)]
-    models = dict.fromkeys(source.name.base for source in sources if source.kind == "multiview")
-    caches = {model: training_trees(model_folder(model)) for model in models}
-    return {model: f"start:{model}?corpus={cache}" if cache else "" for model, cache in caches.items()}
+    encoders = [named(name) for names in models for name in names]
+    bases = dict.fromkeys(encoder.name.base for encoder in encoders if encoder.kind == "multiview")
+    caches = {base: training_trees(model_folder(base)) for base in bases}
+    return {base: f"start:{base}?corpus={cache}" if cache else "" for base, cache in caches.items()}
 
 
-def expand_models(specs: Sequence[str], vectors: str) -> list[str]:
+def expand_models(models: Sequence[Sequence[Name]], vectors: str) -> list[list[Name]]:
     """Return the names of models, those with trained words (one at least) with the words of a file."""
-    expanded_specs = []
-    for spec in specs:
-        parts = split_parts(spec)
-        options = [f"?expand={vectors}" if find_source(part).has_trained_words else "" for part in parts]
-        expanded_specs.append("+".join(map(str.__add__, parts, options)))
-    if expanded_specs == list(specs):
+    expanded_models = [
+        [
+            parse_name(f"{name.spec}?expand={vectors}") if named(name).has_trained_words else name
+            for name in names
+        ]
+        for names in models
+    ]
+    if expanded_models == list(map(list, models)):
         raise UserError(f"--expand {vectors}: no model here is a multi-view model with trained words")
-    return expanded_specs
+    return expanded_models

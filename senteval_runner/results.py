@@ -89,12 +89,12 @@ def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence
                 "hours": model.hours,
                 "parts": [
                     {
-                        "spec": source.name.spec,
-                        "kind": source.kind,
-                        "vector_label": source.vector_label,
-                        "key": source.key,
+                        "spec": part.name.spec,
+                        "kind": part.kind,
+                        "vector_label": part.label_of("encode"),
+                        "key": part.key("encode"),
                     }
-                    for source in model.encoder.sources
+                    for part in model.encoder.parts
                 ],
                 "paper_table": [tables.paper_row(row) for row in model.metrics],
                 "similarity_table": [tables.similarity_row(row, mean_columns) for row in model.metrics],

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from corpora.senteval.tasks import data_folder, expand_tasks, tasks_in
-from multiview.names.grammar import HELP, check_names
+from multiview.names.grammar import HELP, parse_names
 from parsing.names import find_parser
 from runtime.cli import Command, Count, CountOrNone, Seed, config_to_json, configuration, log_to
 from runtime.errors import UserError
@@ -107,13 +107,13 @@ def main(config: SentEvalConfig) -> int:
     """
     if not config.models:
         raise UserError("name at least one model")
-    check_names(config.models)
+    names = [parse_names(spec) for spec in dict.fromkeys(config.models)]
     parsers = {"dep": config.dep_model, "const": config.const_model}
     for kind, parser in parsers.items():
         find_parser(kind, parser or "builtin")
     seeds = seeds_of(config.seeds)
-    names = expand_tasks(config.tasks)
-    data = data_folder(config.data, names)
+    task_names = expand_tasks(config.tasks)
+    data = data_folder(config.data, task_names)
     from senteval_runner.cells import Cells
     from senteval_runner.evaluation import read_tasks
     from senteval_runner.models import expand_models, names_before_training, open_models, score_models
@@ -122,18 +122,17 @@ def main(config: SentEvalConfig) -> int:
     from senteval_runner.vectors import EvaluationTrees
 
     folder = config.folder
-    specs = list(dict.fromkeys(config.models))
     if config.expand is not None:
-        specs = expand_models(specs, config.expand)
-    starts = names_before_training(specs) if config.baselines else {}
+        names = expand_models(names, config.expand)
+    starts = names_before_training(names) if config.baselines else {}
     baselines = list(filter(None, starts.values()))
-    if config.baselines or not set(names).isdisjoint(tasks_in("structure")):
+    if config.baselines or not set(task_names).isdisjoint(tasks_in("structure")):
         baselines.insert(0, RANDOM_WORDS)
-    tasks = read_tasks(names, data)
+    tasks = read_tasks(task_names, data)
     trees = EvaluationTrees(folder=config.trees, tasks=tasks.data, parsers=parsers)
     places = {"cache": config.cache, "device": config.device}
     numbers = {"seed": config.random_seed, "project": config.project}
-    models = open_models([*specs, *baselines], trees, **places, **numbers)
+    models = open_models([*names, *map(parse_names, baselines)], trees, **places, **numbers)
     refuse_others(folder, "models")
     with log_to(folder) as logger:
         write_json(folder / "config.json", config_to_json(config))
@@ -143,7 +142,7 @@ def main(config: SentEvalConfig) -> int:
         # Reports in their default folders share finished tasks.
         score_models(models, tasks, seeds, Cells((config.output or REPORTS) / "parts", protocol))
         write_results(folder, models, protocol, config_to_json(config))
-    return 0 if any(model.results for model in models[: len(specs)]) else 2
+    return 0 if any(model.results for model in models[: len(names)]) else 2
 
 
 cli = Command(

@@ -16,6 +16,7 @@ from corpora.characters import VERSION
 from corpora.senteval.files import TaskData
 from multiview.folder.sentence_trees import parse_sentences
 from multiview.model import MultiViewEncoder
+from multiview.names.grammar import Name
 from multiview.names.opened import OpenedEncoder, open_encoder
 from parsing.trees.batch import ANNOTATIONS, is_same_parser
 from parsing.trees.cache import Manifest, TreeCache
@@ -94,9 +95,11 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
     return TreeCache(folder, replace(first_manifest, identity=identity, complete=True, shards=tuple(rows)))
 
 
-def open_model(spec: str, *, trees: EvaluationTrees | None = None, **options: Any) -> OpenedEncoder:
-    """Open the encoder that ``spec`` names, with options of :func:`multiview.names.opened.open_encoder`.
+def open_model(
+    names: str | Sequence[Name], *, trees: EvaluationTrees | None = None, **options: Any
+) -> OpenedEncoder:
+    """Open the encoder of a name, which keeps its vectors, as :func:`multiview.names.opened.open_encoder`.
 
     ``trees`` are those of a tree encoder's sentences, by default those in ``runs/trees``.
     """
-    return open_encoder(spec, trees=(trees or EvaluationTrees()).of, **options)
+    return open_encoder(names, keep=True, trees=(trees or EvaluationTrees()).of, **options)

@@ -43,7 +43,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from multiview.names.grammar import check_names
+from multiview.names.grammar import parse_names
 from runtime import files
 from runtime.cli import LOGGER, Command, config_to_json, log_to, with_defaults
 from runtime.errors import UserError, collect_refusals
@@ -193,7 +193,7 @@ def check_inputs(config: Any) -> None:
             options = ", ".join("--" + name.replace("_", "-") for name in missing)
             raise UserError(f"--preset {preset} needs {options}: {table['needs']}")
     models = getattr(config, "models", ())
-    errors = collect_refusals(*(partial(check_names, [model]) for model in models))
+    errors = collect_refusals(*(partial(parse_names, model) for model in models))
     if models and len(errors) == len(models):
         raise UserError("; ".join(errors))
     for field in fields(config):

@@ -76,7 +76,7 @@ def main(config: SentencesConfig) -> int:
     """Write the distinct texts, one at least, tokens joined by a space; return 2 if a task is not there."""
     from corpora.senteval.files import read_task
     from corpora.senteval.tasks import data_folder, expand_tasks
-    from multiview.names.opened import text_of
+    from multiview.names.store import text_of
 
     distinct: dict[str, None] = {}
     missing = []

@@ -18,8 +18,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from multiview.folder.files import TIME, training_seconds
-from multiview.names.opened import SingleEncoder
-from multiview.names.sources import precomputed
+from multiview.names.named import precomputed
+from multiview.names.opened import as_encoder
 from multiview.names.store import VectorStore
 from multiview.train import cli as train
 from multiview.training.data import open_teacher
@@ -99,9 +99,9 @@ def test_a_file_of_sentences_and_vectors_is_refused_or_finite(tmp_path, text, no
     noisy_archive = archive[:place] + noise + archive[place + len(noise) :]
     for content in (archive, archive[:-place], noisy_archive, noise):
         path.write_bytes(content)
-        encode = outcome(precomputed, path)
-        if encode is not None:
-            vectors = outcome(SingleEncoder(lambda e=encode: e, tokens=False).encode, ["b"])
+        encoder = outcome(precomputed, path)
+        if encoder is not None:
+            vectors = outcome(as_encoder(encoder).encode, ["b"])
             assert vectors is None or np.isfinite(vectors).all()
 
 
@@ -147,10 +147,14 @@ def test_wrong_static_vectors_are_one_line(case, static, toy_trees, tmp_path, ca
         assert before != Path("static", name).read_bytes()
     else:
         save_file({"embeddings": np.ascontiguousarray(change)}, Path("static", name))
-    assert open_model(str(static), device="cpu")([["cat"], ["zzz"]]).tolist() == NUMBERS_E[[2, 0]].tolist()
+    assert (
+        open_model(str(static), device="cpu").encode([["cat"], ["zzz"]]).tolist()
+        == NUMBERS_E[[2, 0]].tolist()
+    )
     with pytest.raises(UserError, match=r"static[^\n]*$"):
-        open_model("static", device="cpu")([["cat"], ["zzz"]])
+        open_model("static", device="cpu").encode([["cat"], ["zzz"]])
     options = ["--table.dim", "1", "--device", "cpu", "--words", "fixed", "--vectors", "distil:static"]
+    options += ["--start", "none"]
     assert train([*options, "--trees", str(toy_trees)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "static" in line and not Path("runs/models").exists()

@@ -179,7 +179,7 @@ def encode_by_teacher(folder: Path, teacher: str) -> None:
     sentences = [
         line.split() for line in (folder / "train.txt").read_text(encoding="utf-8").splitlines() if line
     ]
-    files.write_array(folder / "train.npy", open_encoder(teacher, cache=folder / "taught")(sentences))
+    files.write_array(folder / "train.npy", open_encoder(teacher, cache=folder / "taught").encode(sentences))
 
 
 def fit_skip_grams(folder: Path) -> tuple[dict[str, int], Any]:

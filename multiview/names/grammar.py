@@ -1,14 +1,14 @@
 """Parses the names of encoders, which are checked before anything heavy is imported.
 
 A name is ``PREFIX:BASE?option=value?option=value``, of which BASE alone is needed; ``A+B`` puts encoders side
-by side. :data:`FORMS` is the table of prefixes, :data:`multiview.names.sources.FINDERS` finds out what a name
-with each of them means; docs/senteval.md explains all names.
+by side. :data:`FORMS` is the table of prefixes, :data:`multiview.names.named.CONSTRUCTORS` makes the encoder
+of a name with each of them; docs/senteval.md explains all names.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +57,13 @@ OPTIONS_OF_ALL = ("scale", "structure")
 """Options of every name."""
 VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "dim": ("[1-9][0-9]{0,5}", int),
-    "views": (".+", lambda names: names.split(",")),
+    "views": (".+", lambda names: tuple(names.split(","))),
     "readout": ("features|meaning|raw", str),
     "structure": (r"[0-9]*\.?[0-9]+", float),
     **dict.fromkeys(("expand", "vectors", "corpus"), (".+", Path)),
     "scale": (".+", str),
 }
-"""Patterns of the values of options, and what makes of a text the value of :class:`EncoderName`."""
+"""Patterns of the values of options, and what makes of a text the value in :class:`Name`."""
 OPTION = re.compile(r"(.+)\?([a-z]+)=([^?]+)")
 RAW = "none"
 """The scale that leaves numbers as they are."""
@@ -74,7 +74,7 @@ PATH = re.compile(r"(\.|/|runs/).*|.*\.(npz|txt|vec|gz|bin)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderName:
+class Name:
     """The parts of a name."""
 
     spec: str = ""
@@ -98,6 +98,8 @@ class EncoderName:
     """Word vectors of random encoders."""
     corpus: Path | None = None
     """A tree cache of training text."""
+    inner: "Name | None" = None
+    """The name of the encoder behind the prefix, where ``base`` is one."""
 
     @property
     def label(self) -> str:
@@ -137,8 +139,24 @@ def wrong_form(spec: str, prefix: str) -> UserError:
     return UserError(f"model {spec!r}: expected {FORMS[prefix].words}")
 
 
-def parse_name(spec: str) -> EncoderName:
-    """Take a name apart and look for its files, without loading; a name of no form is a UserError."""
+def split_parts(spec: str) -> list[str]:
+    """Split ``A+B`` into its parts; an existing path is one part whatever its name."""
+    parts = [spec] if os.path.exists(spec) else spec.split("+")
+    if not all(parts):
+        raise UserError(f"model {spec!r}: an empty part; write A+B")
+    return parts
+
+
+def parse_names(spec: str) -> list[Name]:
+    """Take the name of an encoder, or of several side by side (``A+B``), apart; nothing is loaded.
+
+    A name of no form, and one whose files are not there, is a UserError.
+    """
+    return [parse_name(part) for part in split_parts(spec)]
+
+
+def parse_name(spec: str) -> Name:
+    """Take the name of one encoder apart, as :func:`parse_names` does."""
     text = spec
     options: dict[str, str] = {}
     has_wrong_value = False
@@ -155,40 +173,26 @@ def parse_name(spec: str) -> EncoderName:
     if has_wrong_value or has_wrong_base or lacks_corpus or not options.keys() <= known_options:
         raise wrong_form(spec, prefix)
     values: dict[str, Any] = {key: VALUES[key][1](value) for key, value in options.items()}
-    name = EncoderName(spec=spec, prefix=prefix, base=base, **values)
+    name = Name(spec=spec, prefix=prefix, base=base, **values)
     if name.dim and not name.is_random:
         raise wrong_form(spec, prefix)
+    if name.scale and name.readout == "meaning":
+        raise UserError(f"model {spec!r}: a meaning has length 1 and no scale; leave out one of the two")
     _check_files(name)
-    return name
+    return replace(name, inner=parse_name(base)) if prefix and not name.is_random else name
 
 
-def _check_files(name: EncoderName) -> None:
+def _check_files(name: Name) -> None:
     """Refuse files and folders that are not there, and folders that hold no model, ours or another's."""
     scale_file = name.scale_trees and name.scale_trees / MANIFEST
     for file, advice in ((name.option_file, ""), (scale_file, f"; a scale is a tree cache, or {RAW}")):
         if file is not None and not os.path.isfile(file):
             raise UserError(f"model {name.spec!r}: {file}: no such file{advice}")
     if name.prefix:
-        if not name.is_random:
-            parse_name(name.base)
-    elif os.path.isdir(name.base):
+        return
+    if os.path.isdir(name.base):
         folder = current_folder(Path(name.base))
         if not any((folder / file).exists() for file in ("config.json", "modules.json")):
             raise UserError(f"{name.base}: no model here (neither config.json nor modules.json)")
     elif PATH.fullmatch(name.base) and not os.path.exists(name.base):
         raise UserError(f"model {name.base!r}: no such file or folder")
-
-
-def split_parts(spec: str) -> list[str]:
-    """Split ``A+B`` into its parts; an existing path is one part whatever its name."""
-    parts = [spec] if os.path.exists(spec) else spec.split("+")
-    if not all(parts):
-        raise UserError(f"model {spec!r}: an empty part; write A+B")
-    return parts
-
-
-def check_names(specs: Iterable[str]) -> None:
-    """Refuse the first name that cannot mean an encoder by its form and its files; nothing is loaded."""
-    for spec in specs:
-        for part in split_parts(spec):
-            parse_name(part)

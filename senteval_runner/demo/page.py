@@ -194,7 +194,7 @@ def _nearest(specs: Mapping[str, str], trees: Path, cache: Path) -> Table:
     rows: list[list[TableCell]] = [[texts[place]] for place in queries]
     for spec in specs.values():
         encoder = open_model(spec, cache=cache, trees=EvaluationTrees(folder=trees, tasks=[task]))
-        vectors_ND = encoder(tokens)
+        vectors_ND = encoder.encode(tokens)
         deviation_D = np.maximum(vectors_ND.std(axis=0), 1e-8)
         unit_ND = unit((vectors_ND - vectors_ND.mean(axis=0)) / deviation_D)
         for row, place in zip(rows, queries, strict=True):

@@ -9,6 +9,7 @@ Legend of dimension suffixes: K columns, n sentences, B of a batch, T word piece
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -18,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiview.names.opened import OpenedEncoder, SingleEncoder
-from multiview.names.sources import Source, find_source
-from multiview.names.store import VectorStore
-from multiview.pretrained import Encode, load_pretrained, report_in_one_line, silence_libraries
+from multiview.names.named import NamedEncoder, Output, Places, named
+from multiview.names.opened import OpenedEncoder
+from multiview.names.store import Kept, text_of
+from multiview.pretrained import load_pretrained, report_in_one_line, silence_libraries
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_json
@@ -106,45 +107,59 @@ class Backbone:
     """Names of layers, from the bottom up."""
     poolings: tuple[str, ...] = (OWN_POOLING,)
 
-    def __init__(self, source: Source) -> None:
-        self.source, self.name = source, source.name.label
-        self.identity: list[Any] = [source.key, WHOLE_ENCODER]
+    has_features = False
+
+    def __init__(self, source: NamedEncoder, output: Output = "encode") -> None:
+        self.source = replace(source, places=Places(trees=EvaluationTrees().of))
+        self.output, self.name, self.kind = output, source.label, source.kind
+        self.identity: list[Any] = [source.key(output), WHOLE_ENCODER]
         """Everything that determines the vectors, except the columns."""
         self.columns = [(WHOLE_ENCODER, OWN_POOLING)]
-        """Layer and pooling of the vectors that :meth:`load`'s function computes, in order."""
+        """Layer and pooling of the vectors that :meth:`encode` computes, in order."""
+        self.dtype = "float32"
+
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return self.name
+
+    def label_of(self, output: Output) -> str:
+        """Return which vectors these are; there is one kind."""
+        return ""
+
+    def key(self, output: Output = "encode") -> str:
+        """Return a digest of everything that determines the stored vectors."""
+        return json_digest([*self.identity, self.dtype, self.columns], 16)
 
     def notes(self) -> list[str]:
         """Return remarks for readers of the scores."""
         vectors = "mean over known words" if self.source.kind == "words" else "its own sentence vectors"
         return [f"{self.name}: {vectors}, one row"]
 
-    def load(self) -> Encode:
-        """Return the function from sentences to all columns."""
-        return self.source.open(trees=EvaluationTrees().of)
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
+        """Return all columns of token lists."""
+        vectors: Float = getattr(self.source, self.output)(sentences)
+        return vectors
 
-    def open(self, units: Sequence[Unit], cache: Path | None, dtype: str = "float32") -> SingleEncoder:
+    def features(self, sentences: Sequence[Sequence[str]]) -> Float:
+        """Return the same columns, which classifiers get, too."""
+        return self.encode(sentences)
+
+    def open(self, units: Sequence[Unit], cache: Path | None, dtype: str = "float32") -> Kept:
         """Open the columns of some rows, stored in a subfolder of ``cache`` or, without one, in memory."""
         for _, pooling in units:
             if pooling not in self.poolings:
                 raise UserError(f"{self.name}: no pooling {pooling!r}; it has {', '.join(self.poolings)}")
         self.units = units
         self.columns = list(dict.fromkeys(column for unit in units for column in columns_of(unit)))
-        identity = [*self.identity, dtype, self.columns]
-        store = VectorStore(cache and cache / json_digest(identity, 16), len(self.columns), dtype)
-        self.part = SingleEncoder(
-            self.load,
-            tokens=self.source.takes_tokens,
-            name=self.name,
-            store=store,
-            source=self.source,
-            identity=identity,
-        )
+        self.dtype = dtype
+        self.part = Kept(self, cache, len(self.columns), dtype)
         return self.part
 
     def encoder(self, unit: Unit) -> OpenedEncoder:
         """Return the columns of an opened row side by side."""
         columns = [self.columns.index(column) for column in columns_of(unit)]
-        return OpenedEncoder(parts=[self.part], columns=columns)
+        return OpenedEncoder(parts=[self.part.reading(columns)])
 
 
 class TransformerBackbone(Backbone):
@@ -156,7 +171,7 @@ class TransformerBackbone(Backbone):
 
     poolings = POOLINGS
 
-    def __init__(self, source: Source, max_length: int = 256, device: str | None = None) -> None:
+    def __init__(self, source: NamedEncoder, max_length: int = 256, device: str | None = None) -> None:
         silence_libraries()
         from transformers import AutoConfig
 
@@ -171,7 +186,7 @@ class TransformerBackbone(Backbone):
         self.layers = transformer_layers(int(self.config.num_hidden_layers))
         self.columns = [(layer, pooling) for layer in self.layers for pooling in POOLINGS]
         self.dim = int(self.config.hidden_size)
-        self.identity = [source.key, max_length, version("transformers")]
+        self.identity = [source.key(), max_length, version("transformers")]
 
     @cached_property
     def model(self) -> Any:
@@ -191,13 +206,10 @@ class TransformerBackbone(Backbone):
         """Return the most word pieces of a sentence: the option, or less if the model has fewer positions."""
         return max(4, min(self.max_length, max_pieces(self.config, self.model.tokenizer) or self.max_length))
 
-    def load(self) -> Encode:
-        """Return :meth:`encode`."""
-        return self.encode
-
     @torch.inference_mode()
-    def encode(self, texts: Sequence[str]) -> Float:
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
         """Return all columns, float32 [K, n, D]; long sentences are computed first."""
+        texts = list(map(text_of, sentences))
         tokenizer = self.model.tokenizer
         places, _ = special_places(tokenizer)
         options = {"padding": True, "truncation": True, "max_length": self._limit(), "return_tensors": "pt"}
@@ -239,7 +251,7 @@ def transformer_folder(spec: str) -> str:
 
 def open_backbone(spec: str, *, max_length: int = 256, device: str | None = None) -> Backbone:
     """Return the backbone that ``spec`` names; an encoder that is no transformer has one layer."""
-    source = find_source(spec)
+    source = named(spec)
     is_transformer = source.kind == "sentence-transformers"
     return TransformerBackbone(source, max_length, device) if is_transformer else Backbone(source)
 

@@ -118,7 +118,7 @@ def score(config: AnalogiesConfig, run: Run) -> Page:
 
     @cache
     def vectors(name: str) -> Vectors:
-        return text_vectors(questions, models[name])
+        return text_vectors(questions, models[name].encode)
 
     def compute(name: str, folder: Path) -> Figures:
         return summarise(questions, answer_ranks(questions, vectors(name)))

@@ -87,7 +87,7 @@ class FaqSet:
 def embed_set(data: FaqSet, encode: OpenedEncoder) -> dict[str, NDArray[np.floating]]:
     """Encode ``query`` [Q, D], ``question`` and ``answer`` [N, D] as unit vectors, once."""
     texts = {"query": data.queries, "question": data.questions, "answer": data.answers}
-    return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
+    return {name: unit(encode.encode([text.split() for text in group])) for name, group in texts.items()}
 
 
 def read_faq(folder: Path) -> FaqSet:

@@ -11,8 +11,8 @@ import numpy as np
 from corpora.inputs import input_hash
 from corpora.ranking.lexical import Bm25
 from corpora.ranking.sets import PassageSet, filter_questions, read_set
+from multiview.names.named import named
 from multiview.names.opened import OpenedEncoder, distinct_names
-from multiview.names.sources import find_source
 from runtime.errors import UserError
 from senteval_runner.report.page import Column, Page, Score, Section, Table, TableCell
 from senteval_runner.towers.backbones import open_layers
@@ -140,9 +140,9 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
             identity = [*model.identity, feature, kind, options]
             seeds = config.runs if options else 1
             methods.append(Method((name, feature, kind or ""), identity, seeds, compute))
-    for backbone, source in run.open_all({spec: partial(find_source, spec) for spec in config.cross}).items():
+    for backbone, encoder in run.open_all({spec: partial(named, spec) for spec in config.cross}).items():
         name = Path(backbone).name if Path(backbone).exists() else backbone
-        identity = ["cross", source.key, config.cross_epochs, config.margin]
+        identity = ["cross", encoder.key(), config.cross_epochs, config.margin]
         label = name, "cross-encoder", "mlp"
         methods.append(Method(label, identity, config.runs, partial(score_tuned, backbone)))
     return methods
@@ -159,12 +159,12 @@ def encode_parts(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
     """Make train, dev and test with a model's vectors of questions, and of passages that are candidates."""
     candidates = [question.candidates for questions in data.splits.values() for question in questions]
     rows = np.unique(np.concatenate(candidates))
-    vectors = encode([data.passages[row].split() for row in rows])
+    vectors = encode.encode([data.passages[row].split() for row in rows])
     passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
     passages[rows] = vectors
     passage_ND = scale_rows(passages)
     return {
-        split: Part(questions, scale_rows(encode([q.text.split() for q in questions])), passage_ND)
+        split: Part(questions, scale_rows(encode.encode([q.text.split() for q in questions])), passage_ND)
         for split, questions in data.splits.items()
     }
 

@@ -17,7 +17,7 @@ import numpy as np
 from corpora.pairs import SETS, find_set, read_ppdb, read_semeval2013_5a
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import TASKS, tasks_in
-from multiview.names.opened import OpenedEncoder, SentenceVectors
+from multiview.names.opened import OpenedEncoder
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import sha256_file
@@ -143,10 +143,10 @@ def _graded(
 
 
 def correlate(
-    vectors: SentenceVectors, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
+    vectors: OpenedEncoder, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
 ) -> float:
     """Correlate cosines with gold scores, Spearman x 100; constant cosines count as 0."""
-    u, v = (vectors([text.split() for text in side]).astype(np.float64) for side in (left, right))
+    u, v = (vectors.encode([text.split() for text in side]).astype(np.float64) for side in (left, right))
     similarity = cosines(u, v)
     if similarity.max() - similarity.min() < 1e-6:  # float32 vectors of equal texts differ in the last bit
         return 0.0
@@ -164,9 +164,7 @@ def sentence_similarity(model: OpenedEncoder, _: Path, *, task: TaskData, seed: 
     }
 
 
-def frozen_accuracy(
-    model: SentenceVectors, _: Path, *, train: Examples, test: Examples, seed: int
-) -> Figures:
+def frozen_accuracy(model: OpenedEncoder, _: Path, *, train: Examples, test: Examples, seed: int) -> Figures:
     """Train a classifier of frozen vectors on ``train``, and score it on ``test``."""
     protocol = get_protocol("default")
     smallest_class = np.bincount(train.target, minlength=2).min()
@@ -174,7 +172,7 @@ def frozen_accuracy(
         fault = f"{smallest_class} training pairs of a class, folds need {protocol.kfold}"
         raise UserError(f"SemEval-2013 5(a): {fault}")
     pairs = train + test
-    u, v = (model([text.split() for text in side or ()]) for side in (pairs.first, pairs.second))
+    u, v = (model.encode([text.split() for text in side or ()]) for side in (pairs.first, pairs.second))
     train_rows, test_rows = np.split(np.arange(len(pairs)), [len(train)])
     features = design(list(pair_blocks(u, v)))
     result = kfold(features, pairs.target, train_rows, test_rows, 2, protocol, seed)

@@ -12,7 +12,7 @@ from scipy import stats
 from corpora.senteval.tasks import TASKS
 from multiview.encoders.meaning import Readout
 from multiview.model import MultiViewEncoder
-from multiview.names.sources import find_source
+from multiview.names.named import named
 from runtime.errors import UserError
 from senteval_runner import EncoderError, evaluate
 from senteval_runner.adapters import MtebEncoder
@@ -232,6 +232,6 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
         open_model(f"{name}?readout=wide")
     with pytest.raises(EncoderError, match="never fitted"):
         results_of(f"{tmp_path / 'plain'}?readout=meaning")
-    source = find_source(f"{name}?structure=0.3")
-    labels = (source.vector_label, source.for_classifiers.vector_label)
+    encoder = named(f"{name}?structure=0.3")
+    labels = (encoder.label_of("encode"), encoder.label_of("features"))
     assert labels == ("meaning, structure 0.3", "features, structure 0.3")

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from multiview.names.opened import OpenedEncoder, SingleEncoder
-from multiview.names.store import VectorStore
+from multiview.names.opened import as_encoder
+from multiview.names.store import Kept, VectorStore
 from runtime.errors import UserError
 from tests.senteval_runner.encoders import RandomBag
 
@@ -34,9 +34,9 @@ def test_it_gives_back_what_it_got(tmp_path: Path, dtype: str) -> None:
 @pytest.mark.usefixtures("switching")
 def test_threads_share_an_encoder_and_its_store() -> None:
     bag, sentences = RandomBag(6), [[f"w{i}", f"v{i % 3}"] for i in range(64)]
-    shared = OpenedEncoder(parts=[SingleEncoder(lambda: bag.encode, tokens=True)])
+    shared = as_encoder(bag)
     with ThreadPoolExecutor(8) as pool:
-        pairs = list(pool.map(lambda start: shared(sentences[start : start + 2]), range(0, 64, 2)))
+        pairs = list(pool.map(lambda start: shared.encode(sentences[start : start + 2]), range(0, 64, 2)))
     np.testing.assert_allclose(np.concatenate(pairs), bag.encode(sentences), atol=1e-6)
 
 
@@ -45,11 +45,11 @@ def test_an_encoder_is_asked_once_per_sentence_over_runs(tmp_path: Path) -> None
     sentences = [["a", "b"], [], ["c"], ["a", "b"]]
 
     def run(sentences: list[list[str]]) -> np.ndarray:
-        part = SingleEncoder(lambda: bag.encode, tokens=True, store=VectorStore(tmp_path))
-        return OpenedEncoder(parts=[part])(sentences)
+        (part,) = as_encoder(bag).parts
+        return Kept(part.encoder, tmp_path).encode(sentences)
 
     first = run(sentences)
-    (tmp_path / "00001-0.npy").write_bytes(b"half a shard")  # killed before its record
+    (next(tmp_path.iterdir()) / "00001-0.npy").write_bytes(b"half a shard")  # killed before its record
     second = run([["d"], *sentences])
     assert bag.calls == [3, 1]
     np.testing.assert_array_equal(second[1:], first)

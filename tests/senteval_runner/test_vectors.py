@@ -8,8 +8,7 @@ import pytest
 
 from corpora.senteval.files import read_task
 from multiview.model import MultiViewEncoder
-from multiview.names import sources
-from multiview.names.sources import BoundModel
+from multiview.names import named
 from senteval_runner import evaluate, vectors
 from senteval_runner.evaluation import read_tasks
 from senteval_runner.run import main
@@ -51,7 +50,7 @@ def trees_of(folder: Path, data: Path, *tasks: str) -> EvaluationTrees:
 
 
 def bound(encoder: MultiViewEncoder, trees: EvaluationTrees):
-    return BoundModel(encoder, {}, trees.of(encoder))
+    return partial(encoder.encode, trees=trees.of(encoder), show_progress_bar=False)
 
 
 def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
@@ -145,6 +144,6 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
     for task in without_cache:
         assert without_cache[task].metrics == pytest.approx(with_cache[task].metrics, abs=1e-3)
     parsed.clear()
-    monkeypatch.setattr(sources.Source, "model", lambda source, device, parsers: model(parsed))
+    monkeypatch.setattr(named.NamedEncoder, "_load", lambda encoder: model(parsed))
     options = config(tmp_path, data, "random:dep,const", tasks="CR,SICK-R", trees=tmp_path / "trees")
     assert main(options) == 0 and not parsed

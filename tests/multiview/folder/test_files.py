@@ -18,7 +18,7 @@ from multiview.folder.files import (
     save_model,
 )
 from multiview.model import MultiViewEncoder
-from multiview.names.sources import find_source
+from multiview.names.named import named
 from multiview.training.fit import store_readout
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import WordVectors
@@ -139,7 +139,7 @@ def test_names_in_a_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
     for read in (
         load_model,
         model_sha256,
-        lambda place: find_source(str(place)),
+        lambda place: named(str(place)),
         lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0), unscaled(10), ""),
         encoder_of().save,
     ):
@@ -253,7 +253,7 @@ def test_what_config_json_only_claims(claims, message: str, tmp_path: Path) -> N
     with pytest.raises(UserError, match=message):
         load_model(path.parent)
     path.write_text(json.dumps({**read_json(path), "seal": "0" * 64}))
-    for read in (load_model, lambda folder: find_source(str(folder))):
+    for read in (load_model, lambda folder: named(str(folder))):
         with pytest.raises(UserError, match=r"model format 9|do not match its seal"):
             read(path.parent)
 

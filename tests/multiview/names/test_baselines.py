@@ -68,24 +68,24 @@ def slow(glove: Path) -> list[np.ndarray]:
 
 def test_weights_and_direction_are_those_of_the_paper(glove, corpus) -> None:
     encoder = open_model(f"sif:{glove}?corpus={corpus}")
-    np.testing.assert_allclose(encoder(TESTED), slow(glove), rtol=1e-4, atol=1e-5)
-    alone = np.concatenate([encoder([words]) for words in TESTED])  # whatever else is scored
-    np.testing.assert_allclose(encoder(TESTED), alone, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(TESTED), slow(glove), rtol=1e-4, atol=1e-5)
+    alone = np.concatenate([encoder.encode([words]) for words in TESTED])  # whatever else is scored
+    np.testing.assert_allclose(encoder.encode(TESTED), alone, rtol=1e-5, atol=1e-6)
 
 
 def test_words_share_the_ngrams_of_their_spelling() -> None:
     encoder, words = open_model("bag:ngrams?dim=512"), open_model("bag:random?dim=512")
     names = ["parsing", "Parsing", "parsings", "zebra"]
-    vectors = encoder([[name] for name in names])
+    vectors = encoder.encode([[name] for name in names])
     grams = ["<zeb", "zebra", "bra>", "<ze", "zeb", "ebr", "bra", "ra>", "zebr", "ebra", "<zebr", "ebra>"]
-    gram_vectors = words([[name] for name in ["zebra", *(f"ngram:{gram}" for gram in grams)]])
-    np.testing.assert_allclose(words([["cat", "dog"]]), words([["cat"], ["dog"]]).mean(0)[None], rtol=1e-5)
+    gram_vectors = words.encode([[name] for name in ["zebra", *(f"ngram:{gram}" for gram in grams)]])
+    np.testing.assert_allclose(words.encode([["cat", "dog"]]), words.encode([["cat"], ["dog"]]).mean(0)[None], rtol=1e-5)
     zebra = gram_vectors.sum(0) / np.sqrt(len(gram_vectors))
     np.testing.assert_allclose(vectors[3], zebra, rtol=1e-4, atol=1e-5)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     assert unit[0] @ unit[1] > 0.8 and unit[0] @ unit[2] > 0.6 and abs(unit[0] @ unit[3]) < 0.2
-    np.testing.assert_allclose(encoder([names[:2]])[0], vectors[:2].mean(0), rtol=1e-5)
-    assert encoder([["a"], []]).shape == (2, 512)
+    np.testing.assert_allclose(encoder.encode([names[:2]])[0], vectors[:2].mean(0), rtol=1e-5)
+    assert encoder.encode([["a"], []]).shape == (2, 512)
 
 
 SPOKEN = [["the", "cat", "sat"], ["a", "cat"], ["the"], ["unheard", "of"]]
@@ -106,13 +106,13 @@ def test_a_transformers_last_layer_is_pooled_as_the_name_says(tmp_path: Path) ->
         ]
     opened = {name: open_model(f"{name}:{bert}", device="cpu") for name in POOLS}
     for name, pool in POOLS.items():
-        np.testing.assert_allclose(opened[name](SPOKEN), [pool(h) for h in states], atol=1e-5)
+        np.testing.assert_allclose(opened[name].encode(SPOKEN), [pool(h) for h in states], atol=1e-5)
     assert opened["cls"].name == "cls:bert" and opened["cls"].identity != opened["max"].identity
     # the control of table 3
     projected = open_model(f"cls:{bert}", project=4096, device="cpu")
     size = states[0].shape[1], 4096
     glorot = np.random.RandomState(0).uniform(-1, 1, size) * (6 / sum(size)) ** 0.5
-    np.testing.assert_allclose(projected(SPOKEN), opened["cls"](SPOKEN) @ glorot, atol=1e-5)
+    np.testing.assert_allclose(projected.encode(SPOKEN), opened["cls"].encode(SPOKEN) @ glorot, atol=1e-5)
     assert projected.dim == 4096 and projected.identity != opened["cls"].identity
 
 
@@ -124,7 +124,7 @@ def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest
     unknown = np.mean(list(table.values()), axis=0)
     torch.manual_seed(3)
     lstm = nn.LSTM(7, 3, bidirectional=True)
-    for tokens, vector in zip(SPOKEN, encoder(SPOKEN), strict=True):
+    for tokens, vector in zip(SPOKEN, encoder.encode(SPOKEN), strict=True):
         inputs = torch.from_numpy(np.stack([table.get(token, unknown) for token in tokens]))
         np.testing.assert_allclose(vector, lstm(inputs)[0].detach().numpy().max(axis=0), atol=1e-6)
 

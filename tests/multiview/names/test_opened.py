@@ -48,7 +48,7 @@ def test_every_name_of_senteval_s_gives_a_command_the_same_vectors(
     workplace: Path, name: str, capsys
 ) -> None:
     assert encode.cli([name, "in.txt", "--output", "out.npy", "--device", "cpu"]) == 0
-    expected = open_model(name, device="cpu")([line.split() for line in LINES])
+    expected = open_model(name, device="cpu").encode([line.split() for line in LINES])
     np.testing.assert_allclose(np.load("out.npy"), expected, atol=1e-5)
     capsys.readouterr()
     assert search.cli([name, "in.txt", LINES[1], "--top", "1", "--device", "cpu"]) == 0

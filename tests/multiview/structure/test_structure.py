@@ -98,8 +98,10 @@ def test_names_of_encoders_take_a_share(packaged_encoder: MultiViewEncoder) -> N
     sentences = [tuple(text[:-1].split()) for text in (ACTIVE, PASSIVE, EXCHANGED)]
     ours, bag = open_model("builtin?structure=0.3"), open_model("bag:random?dim=64?structure=1")
     assert ours.name == "builtin?structure=0.3"
-    np.testing.assert_allclose(ours(sentences), packaged_encoder.encode(sentences, structure=0.3), atol=1e-6)
-    cosines = packaged_encoder.similarity(bag(sentences), bag(sentences))
+    np.testing.assert_allclose(
+        ours.encode(sentences), packaged_encoder.encode(sentences, structure=0.3), atol=1e-6
+    )
+    cosines = packaged_encoder.similarity(bag.encode(sentences), bag.encode(sentences))
     assert cosines[0, 1] > cosines[0, 2] + 0.2
     with pytest.raises(UserError, match="structure=3"):
         open_model("builtin?structure=3")

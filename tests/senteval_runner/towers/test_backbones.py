@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.names.sources import find_source
+from multiview.names.named import named
 from senteval_runner.towers import backbones
 from senteval_runner.towers.backbones import (
     Backbone,
@@ -44,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def backbone_of(folder: str, **options) -> TransformerBackbone:
-    return TransformerBackbone(find_source(folder), **options)
+    return TransformerBackbone(named(folder), **options)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -98,18 +98,20 @@ def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path) 
     model, backbone = layers_of("top,bottom", "mean"), backbone_of(models["bert"])
     columns = backbone.encode(TEXTS)
     top, bottom = (columns[backbone.columns.index((layer, "mean"))] for layer in ("-1", "-3"))
-    np.testing.assert_array_equal(model(SENTENCES), np.concatenate([top, bottom], axis=1))
+    np.testing.assert_array_equal(model.encode(SENTENCES), np.concatenate([top, bottom], axis=1))
     assert model.name == "bert -1,-3 mean"
     second = layers_of("-1,-3", "mean")
-    assert second.identity == model.identity and second.parts[0].store.places  # one choice, two spellings
+    assert (
+        second.identity == model.identity and second.parts[0].store("encode").places
+    )  # one choice, two spellings
     for other in (layers_of("-1", "mean"), layers_of("-3,-1", "mean"), layers_of("top,bottom", "cls")):
-        assert other.identity != model.identity and not other.parts[0].store.places
+        assert other.identity != model.identity and not other.parts[0].store("encode").places
 
 
 def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path) -> None:
     words, bert = tmp_path / "words.txt", models["bert"]
     words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
-    for spec, backbone in ((str(words), open_backbone(str(words))), (bert, Backbone(find_source(bert)))):
+    for spec, backbone in ((str(words), open_backbone(str(words))), (bert, Backbone(named(bert)))):
         backbone.open([(unit := ("whole", "own"))], None)
-        vectors = backbone.encoder(unit)(SENTENCES)
-        np.testing.assert_allclose(vectors, open_model(spec)(SENTENCES), atol=1e-6)
+        vectors = backbone.encoder(unit).encode(SENTENCES)
+        np.testing.assert_allclose(vectors, open_model(spec).encode(SENTENCES), atol=1e-6)

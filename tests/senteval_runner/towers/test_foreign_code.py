@@ -27,7 +27,7 @@ class EvilModel(BertModel):
     config_class = EvilConfig
 """
 LOADERS = {
-    "layers": lambda folder: open_backbone(folder).load()(["a cat"]),
+    "layers": lambda folder: open_backbone(folder).encode(["a cat"]),
     "tower": load_tower,
     "whole tower": partial(load_tower, pooling=None),
     "benepar": load_benepar,

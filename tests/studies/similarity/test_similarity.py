@@ -10,7 +10,7 @@ import torch
 
 from corpora.pairs import find_set
 from corpora.senteval.files import read_task
-from multiview.names.opened import as_vectors
+from multiview.names.opened import as_encoder
 from runtime.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.towers.transformer import load_tower
@@ -63,7 +63,7 @@ def test_counts_of_the_real_sets(data_folder: Path) -> None:
 
 
 def test_correlation_follows_the_cosine() -> None:
-    vectors, left, right = as_vectors(Letters()), ["a"] * 4, ["a", "aab", "ab", "abb"]
+    vectors, left, right = as_encoder(Letters()), ["a"] * 4, ["a", "aab", "ab", "abb"]
     assert correlate(vectors, left, right, [4.0, 3.0, 2.0, 1.0]) == pytest.approx(100)
     assert correlate(vectors, left, right, [4.0, 2.0, 3.0, 1.0]) == pytest.approx(80)
     assert correlate(vectors, ["a", "b"], ["a", "b"], [1.0, 2.0]) == 0.0
@@ -109,7 +109,7 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
 
 
 def test_sentence_pairs_with_and_without_a_head(data: Path) -> None:
-    task, bag = read_task("SICK-R", data), as_vectors(RandomBag(20))
+    task, bag = read_task("SICK-R", data), as_encoder(RandomBag(20))
     figures = sentence_similarity(bag, data, task=task, seed=1111)
     result = evaluate(RandomBag(20), ["SICK-R"], data)["SICKRelatedness"]
     assert figures["SICKRelatedness (trained head)"] == pytest.approx(100 * result["spearman"])
@@ -151,7 +151,7 @@ def test_poolings_are_rows_of_their_own(bert: Path, words: Path) -> None:
         with torch.inference_mode():
             vector = tower.embed(["red car"], pooling).numpy()  # type: ignore[arg-type]
             tunable_vector = tunable_tower(model).eval().embed(["red car"])  # type: ignore[operator]
-        np.testing.assert_allclose(model([["red", "car"]]), vector, atol=1e-6)
+        np.testing.assert_allclose(model.encode([["red", "car"]]), vector, atol=1e-6)
         np.testing.assert_allclose(tunable_vector.cpu().numpy(), vector, atol=1e-6)
         assert is_tunable(model)
 

@@ -10,7 +10,7 @@ import torch
 from multiview.encoders.meaning import FEATURE_LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
-from multiview.names.sources import find_source
+from multiview.names.named import named
 from runtime.errors import UserError
 from senteval_runner.run import cli as run
 from senteval_runner.vectors import open_model
@@ -42,10 +42,10 @@ def workplace(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_what_a_name_means(workplace: Path, spec: str, kind: str, name: str | None) -> None:
-    source = find_source(spec)
-    assert (source.kind, source.name.label) == (kind, name or source.name.label)
+    encoder = named(spec)
+    assert (encoder.kind, encoder.label) == (kind, name or encoder.label)
     has_seed = kind == "random" or ":random" in spec or ":ngrams" in spec
-    assert (source.key != find_source(spec, seed=1).key) == has_seed
+    assert (encoder.key() != named(spec, seed=1).key()) == has_seed
 
 
 @pytest.mark.parametrize(
@@ -78,25 +78,25 @@ def test_what_it_cannot_mean_is_one_line(
 
 
 def test_keys_are_of_the_content(workplace: Path, builtin: Path) -> None:
-    key = find_source("builtin").key
-    assert key == find_source(str(builtin)).key
+    key = named("builtin").key()
+    assert key == named(str(builtin)).key()
     with pytest.MonkeyPatch.context() as patch:  # other rules of characters, other vectors
-        patch.setattr("multiview.names.sources.VERSION", 0)
-        assert key != find_source("builtin").key
-    assert find_source("builtin?views=0-seq").key != find_source("builtin?views=1-seq").key
+        patch.setattr("multiview.names.named.VERSION", 0)
+        assert key != named("builtin").key()
+    assert named("builtin?views=0-seq").key() != named("builtin?views=1-seq").key()
     plus = workplace / "a+b.txt"
     plus.write_text((workplace / "words.txt").read_text())
     assert split_parts(str(plus)) == [str(plus)] and split_parts("a+random:seq") == ["a", "random:seq"]
-    assert find_source(str(plus)).key == find_source("words.txt").key
-    over = find_source("random:seq?dim=8?vectors=words.txt").key
+    assert named(str(plus)).key() == named("words.txt").key()
+    over = named("random:seq?dim=8?vectors=words.txt").key()
     (workplace / "words.txt").write_text((workplace / "words.txt").read_text() + "sat 1 2 3 4 5 6 7 8\n")
-    keys = {over, *(find_source(f"random:seq?dim=8{w}").key for w in ("", "?vectors=words.txt"))}
+    keys = {over, *(named(f"random:seq?dim=8{w}").key() for w in ("", "?vectors=words.txt"))}
     assert len(keys) == 3
     write_cache(workplace / "other", odd_sentences(31))
-    plain, *scaled = (find_source(f"bag:random{end}") for end in ("", "?scale=trees", "?scale=other"))
-    keys = {source.key for source in (plain, *scaled, *(source.for_classifiers for source in scaled))}
-    assert len(keys) == 5 and plain.for_classifiers is plain
-    assert find_source("bag:random?scale=./trees").key == scaled[0].key
+    plain, *scaled = (named(f"bag:random{end}") for end in ("", "?scale=trees", "?scale=other"))
+    keys = {plain.key(), *(one.key(output) for one in scaled for output in ("encode", "features"))}
+    assert len(keys) == 5 and plain.key("features") == plain.key()
+    assert named("bag:random?scale=./trees").key() == scaled[0].key()
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
@@ -106,16 +106,16 @@ def test_a_pipe_in_a_folder_of_another_library_is_refused_unread(name: str, tmp_
     (tmp_path / name).unlink()
     os.mkfifo(tmp_path / name)
     with pytest.raises(UserError, match=f"{name}: a pipe or a device"):
-        find_source(str(tmp_path))
+        named(str(tmp_path))
 
 
 def test_models_side_by_side(workplace: Path) -> None:
     names = ("words.txt", "bag:builtin", "builtin?views=1-seq")
     sentences = [["good", "bad"], ["zzz"], ["the", "cat"]]
-    both, parts = open_model("+".join(names)), [open_model(name)(sentences) for name in names]
-    np.testing.assert_array_equal(both(sentences), np.hstack(parts))
-    np.testing.assert_allclose(both.encode(["good bad"]), both(sentences)[:1], atol=1e-6)
-    assert both.name == "+".join(names) and both.dim == both(sentences).shape[1]
+    both, parts = open_model("+".join(names)), [open_model(name).encode(sentences) for name in names]
+    np.testing.assert_array_equal(both.encode(sentences), np.hstack(parts))
+    np.testing.assert_allclose(both.encode(["good bad"]), both.encode(sentences)[:1], atol=1e-6)
+    assert both.name == "+".join(names) and both.dim == both.encode(sentences).shape[1]
     model = MultiViewEncoder.load("builtin", "cpu")
     words = [model.word_vectors(one).mean(axis=0) for one in sentences]
     np.testing.assert_allclose(parts[1], words, rtol=1e-5)
@@ -149,19 +149,19 @@ def test_a_scale_is_that_of_a_text(
 ) -> None:
     """Classifiers get each number centred and at one deviation over the text; cosines are of raw numbers."""
     spec = npz if spec == "npz" else spec
-    monkeypatch.setattr("multiview.names.sources.CHUNK", 7)
+    monkeypatch.setattr("multiview.names.named.CHUNK", 7)
     raw, scaled, none = (open_model(f"{spec}{end}") for end in ("", "?scale=trees", "?scale=none"))
     text = [list(words) for words in odd_sentences(30)]
-    sentences, text_vectors = [["zzz"], *text[:3]], raw(text).astype(np.float64)
+    sentences, text_vectors = [["zzz"], *text[:3]], raw.encode(text).astype(np.float64)
     deviation = text_vectors.std(axis=0)
     flat = deviation <= 1e-6 * abs(text_vectors.mean(axis=0))
     factor = np.where(flat, 0, FEATURE_LENGTH / len(flat) ** 0.5 / np.where(flat, 1, deviation))
-    expected = (raw(sentences) - text_vectors.mean(axis=0)) * factor
-    np.testing.assert_allclose(scaled.for_classifiers(sentences), expected, atol=1e-5)
-    for same in (scaled(sentences), none.for_classifiers(sentences)):
-        np.testing.assert_allclose(same, raw(sentences), atol=1e-6)
-    np.testing.assert_allclose(scaled.for_classifiers.encode(sentences[0]), expected[:1], atol=1e-5)
-    assert (scaled.vector_label, scaled.for_classifiers.vector_label) == ("raw", "features")
+    expected = (raw.encode(sentences) - text_vectors.mean(axis=0)) * factor
+    np.testing.assert_allclose(scaled.features(sentences), expected, atol=1e-5)
+    for same in (scaled.encode(sentences), none.features(sentences)):
+        np.testing.assert_allclose(same, raw.encode(sentences), atol=1e-6)
+    np.testing.assert_allclose(scaled.features(sentences[0]), expected[:1], atol=1e-5)
+    assert (scaled.label_of("encode"), scaled.label_of("features")) == ("raw", "features")
 
 
 def test_a_models_own_scale(workplace: Path, builtin: Path) -> None:
@@ -175,17 +175,17 @@ def test_a_models_own_scale(workplace: Path, builtin: Path) -> None:
     raw = model.encode(words)
     scaled = (np.delete(raw, 1, axis=1) - 1) / 2
     encoders = {end: open_model(f"own{end}") for end in ("", "?scale=none", "?scale=trees")}
-    features = {end: encoder.for_classifiers(words) for end, encoder in encoders.items()}
+    features = {end: encoder.features(words) for end, encoder in encoders.items()}
     np.testing.assert_allclose(features[""], scaled * FEATURE_LENGTH / scaled.shape[1] ** 0.5, atol=1e-6)
     np.testing.assert_allclose(features["?scale=none"], raw, atol=1e-6)
     assert features["?scale=trees"].shape == scaled.shape
-    assert [(one.vector_label, one.for_classifiers.vector_label) for one in encoders.values()] == [
+    assert [(one.label_of("encode"), one.label_of("features")) for one in encoders.values()] == [
         ("raw", "features"),
         ("raw", "raw"),
         ("raw", "features"),
     ]
-    np.testing.assert_allclose(encoders[""](words), raw, atol=1e-6)
-    assert len({one.for_classifiers.identity[0] for one in encoders.values()}) == 3
+    np.testing.assert_allclose(encoders[""].encode(words), raw, atol=1e-6)
+    assert len({one.parts[0].key("features") for one in encoders.values()}) == 3
     columns = (np.split(raw, 2, axis=1)[1] - 1) / 2
-    one = open_model("own?views=1-seq").for_classifiers(words)
+    one = open_model("own?views=1-seq").features(words)
     np.testing.assert_allclose(one, columns * FEATURE_LENGTH / columns.shape[1] ** 0.5, atol=1e-6)
