@@ -79,7 +79,9 @@ def test_words_share_the_ngrams_of_their_spelling() -> None:
     vectors = encoder.encode([[name] for name in names])
     grams = ["<zeb", "zebra", "bra>", "<ze", "zeb", "ebr", "bra", "ra>", "zebr", "ebra", "<zebr", "ebra>"]
     gram_vectors = words.encode([[name] for name in ["zebra", *(f"ngram:{gram}" for gram in grams)]])
-    np.testing.assert_allclose(words.encode([["cat", "dog"]]), words.encode([["cat"], ["dog"]]).mean(0)[None], rtol=1e-5)
+    np.testing.assert_allclose(
+        words.encode([["cat", "dog"]]), words.encode([["cat"], ["dog"]]).mean(0)[None], rtol=1e-5
+    )
     zebra = gram_vectors.sum(0) / np.sqrt(len(gram_vectors))
     np.testing.assert_allclose(vectors[3], zebra, rtol=1e-4, atol=1e-5)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
