@@ -70,7 +70,13 @@ class Trainer:
         self, config: TrainConfig, cache: TreeCache | None, distributed: DistributedContext | None = None
     ) -> None:
         loop, table = config.loop, config.table
-        self.config, self.folder = config, config.folder
+        self.folder, self.start_name, self.epochs = config.folder, config.start, config.epochs
+        self.options = config_to_json(config)
+        """Every option as JSON, for the model's record."""
+        self.identity = decisive_options(options_of(config))
+        """Options that a resumed run must have in common with the one before."""
+        self.peak_rate, self.rate_is_constant = config.learning_rate, loop.schedule == "constant"
+        self.has_scale = config.preset != "paper"  # the paper's features have none
         self.distributed = distributed or DistributedContext()
         self.device = pick_device(config.device, self.distributed.local_rank)
         self.start = StartModel.open(config) if config.goes_on else None
@@ -127,7 +133,7 @@ class Trainer:
         jobs_of_sources: list[list[Job | PairJob]] = [list(source.of_epoch(epoch)) for source in sources]
         count = max(map(len, jobs_of_sources)) if all(jobs_of_sources) else 0
         for source, jobs in zip(sources, jobs_of_sources, strict=True):
-            for further_epoch in itertools.count(epoch + self.config.epochs, self.config.epochs):
+            for further_epoch in itertools.count(epoch + self.epochs, self.epochs):
                 if len(jobs) >= count:
                     break
                 jobs += source.of_epoch(further_epoch)
@@ -150,10 +156,9 @@ class Trainer:
 
     def learning_rate(self, position: Position) -> float:
         """Return the constant rate, or one that warms up linearly and goes down half a cosine."""
-        peak = self.config.learning_rate
-        if self.config.loop.schedule == "constant":
-            return peak
-        return peak * ramp(position.step + 1, WARM_UP * position.steps) * cosine(position.progress)
+        if self.rate_is_constant:
+            return self.peak_rate
+        return self.peak_rate * ramp(position.step + 1, WARM_UP * position.steps) * cosine(position.progress)
 
     def update(self, result: StepResult, sentences: int = 0) -> Measures:
         """Clip and apply a gradient, unless it or the loss is not finite; return what was measured.
@@ -164,7 +169,7 @@ class Trainer:
         is_finite = torch.isfinite(result.metrics[0]) & torch.isfinite(norm)
         self.has_diverged = torch.maximum(self.has_diverged, (~is_finite).float())
         scale = None
-        if self.config.loop.schedule != "constant":
+        if not self.rate_is_constant:
             scale = (CLIP / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
         rate = self.learning_rate(self.position)
         values = torch.cat([result.metrics, norm.double()[None], result.metrics.new_full((1,), rate)])
@@ -191,7 +196,7 @@ class Trainer:
         """Write the model folder, with the current weights and their metrics."""
         identity, position = self.cache.identity, self.position
         training: Row = {
-            "config": config_to_json(self.config),
+            "config": self.options,
             "trees": str(identity.get("content_sha256", "")),
             "step": position.step,
             "sentences": position.sentences,
@@ -201,7 +206,7 @@ class Trainer:
         }
         options: dict[str, Any] = {}
         if self.start is not None:
-            training["start"] = {"model": self.config.start, "sha256": self.start.sha256}
+            training["start"] = {"model": self.start_name, "sha256": self.start.sha256}
             options = {"structure": self.start.structure, "structure_size": self.start.structure_size}
         network = self.network_to_keep(with_words=self.card.includes_words(scores))
         model = Model(network, parsers_of(identity), identity.get("corpus") or {}, training)
@@ -214,7 +219,7 @@ class Trainer:
 
         The paper's have none.
         """
-        needs_scale = self.network.scale is None and self.config.preset != "paper"
+        needs_scale = self.network.scale is None and self.has_scale
         spans = sample_spans(self.text.split.training) if needs_scale and self.text else []
         return [self.cache.read(*span, self.source.fields) for span in spans]
 
@@ -240,7 +245,7 @@ class Trainer:
             self.steps,
             self.schedule,
             self.folder,
-            identity=decisive_options(options_of(self.config)) | content,
+            identity=self.identity | content,
             defaults=decisive_options(options_of(TrainConfig())),
             processes=self.distributed,
             option="--name",
