@@ -48,6 +48,7 @@ TITLES = (
 
 
 @pytest.mark.process
+@pytest.mark.timeout(900)  # it goes on from builtin, which takes longer than a model of few numbers
 @pytest.mark.usefixtures("short_books")
 def test_the_demo_on_short_books(tmp_path: Path, monkeypatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
