@@ -182,7 +182,7 @@ def run_examples(text: str, names: dict[str, object], page: str) -> None:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``runs/trees/corpus`` and ``runs/models/dep-const-laptop``, as the README has it."""
+    """A folder with ``runs/trees/corpus`` and ``runs/models/builtin-laptop``, as the README has it."""
     folder = tmp_path_factory.mktemp("readme")
     with contextlib.chdir(folder):
         Path("corpus.txt").write_text("\n".join(DOCUMENTS * 6), encoding="utf-8")
@@ -200,7 +200,7 @@ def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyP
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|((?:^ {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 STANDS_FOR = {
-    **dict.fromkeys(("runs/models/A", "runs/models/mine"), "runs/models/dep-const-laptop"),
+    **dict.fromkeys(("runs/models/A", "runs/models/mine"), "runs/models/builtin-laptop"),
     "runs/trees/mine": "runs/trees/corpus",
 }
 """A reader's own models and trees, which no block makes."""
@@ -218,6 +218,9 @@ def test_every_block_runs_in_order(page: str, tmp_path: Path, monkeypatch: pytes
     text = "\n".join(DOCUMENTS * 6)
     Path("corpus.txt.xz").write_bytes(lzma.compress(text.encode()))
     Path("sentences.txt").write_text(text, encoding="utf-8")
+    pairs = "".join(f"What is number {n}?\tIt is {n}.\n" for n in range(30))
+    Path("pairs.tsv").write_text(f"anchor\tpositive\n{pairs}", encoding="utf-8")
+    Path("queries.tsv").write_text(f"query\trelevant\n{pairs}", encoding="utf-8")
     np.save("mine.npy", np.random.default_rng(0).normal(size=(36, 8)).astype(np.float32))
     save_sentence_encoder(tmp_path / "tiny").rename("all-MiniLM-L6-v2")
     for name in ("SENTEVAL", "SENTEVAL_DATA"):
