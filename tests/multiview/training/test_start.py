@@ -35,7 +35,7 @@ def start(tiny: TrainConfig, toy_glove: Path, tmp_path: Path) -> Path:
         Readout(torch.randn(5, dim), torch.randn(5), "drawn"),
         Scale(torch.zeros(dim), torch.ones(dim)),
     )
-    store_readout(tmp_path / "models/views", tmp_path / "start", readout, scale, 0.1)
+    store_readout(tmp_path / "models/views", tmp_path / "start", readout, scale, "# A card\n", 0.1)
     return tmp_path / "start"
 
 
