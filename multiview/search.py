@@ -16,7 +16,7 @@ import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError, check_count, printable
 from runtime.files import json_digest, read_array, write_array
 from runtime.folders import make_once
+
+if TYPE_CHECKING:
+    from multiview.names.opened import OpenedEncoder
 
 BLOCK_QUERIES = 256
 """Queries that are searched for at a time."""
@@ -140,6 +143,27 @@ class SearchConfig(VectorOptions):
     """Sentences to print per query."""
 
 
+class KeptVectors(NamedTuple):
+    """Sentences with their vectors, which are encoded once and then read from ``runs/vectors``."""
+
+    sentences: Sequence[str]
+    vectors_ND: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, corpus: SentenceInput, encoder: "OpenedEncoder") -> Self:
+        """Read the vectors of a corpus, or encode it; they change with text, model and version."""
+        # The encoder's key leaves out the code of plugins.
+        source = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
+        folder = Path(f"runs/vectors/search-{json_digest(source, 16)}")
+        path = folder / "vectors.npy"
+
+        def encode() -> None:
+            write_array(path, encoder.encode(corpus.texts, trees=corpus.trees, show_progress_bar=None))
+
+        make_once(folder, source, [path.name], encode)
+        return cls([corpus.text(row) for row in range(len(corpus))], read_array(path, 2))
+
+
 def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
     if config.corpus == STANDARD_INPUT and not (config.query or config.queries):
@@ -152,12 +176,7 @@ def main(config: SearchConfig) -> None:
     if config.vectors is not None:
         corpus_ND = read_array(config.vectors, 2)
     elif config.keep:
-        # The encoder's key leaves out the code of plugins.
-        source = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
-        folder = Path(f"runs/vectors/search-{json_digest(source, 16)}")
-        path = folder / "vectors.npy"
-        make_once(folder, source, [path.name], lambda: write_array(path, encode_corpus()))
-        corpus_ND = read_array(path, 2)
+        corpus_ND = KeptVectors.of(corpus, encoder).vectors_ND
     else:
         corpus_ND = encode_corpus()
 

@@ -4,7 +4,7 @@ Dependencies are drawn here, as arcs above the words: spaCy's displaCy gives eve
 longest one. Constituents are drawn by svgling, with all words on one line.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from typing import Any
 
@@ -20,9 +20,17 @@ FIT = "max-width:100%;height:auto"
 
 
 def dependency_svg(
-    words: Sequence[str], heads: Sequence[int], relations: Sequence[str], tags: Sequence[str] | None = None
+    words: Sequence[str],
+    heads: Sequence[int],
+    relations: Sequence[str],
+    tags: Sequence[str] | None = None,
+    *,
+    marked: Collection[int] = (),
 ) -> str:
-    """Draw arcs from heads to dependents above the words; the root's relation stands with its tag."""
+    """Draw arcs from heads to dependents above the words; the root's relation stands with its tag.
+
+    The arcs to the ``marked`` words, by their places from 0, are of the class ``differs`` and dashed.
+    """
     captions = [printable(tag) for tag in tags or [""] * len(words)]
     arcs = []  # head and dependent, from 0, and relation
     for word, (head, relation) in enumerate(zip(heads, map(display_name, relations), strict=True)):
@@ -42,7 +50,8 @@ def dependency_svg(
     for (head, dependent, relation), level in zip(arcs, levels, strict=True):
         # Arcs out of a word do not meet those that end there.
         start = centres[head] + (5 if head < dependent else -5)
-        parts.append(_arc_svg(start, centres[dependent], relation, base - LEVEL_PX * level, base))
+        arc = _arc_svg(start, centres[dependent], relation, base - LEVEL_PX * level, base)
+        parts.append(f'<g class="differs" stroke-dasharray="5 3">{arc}</g>' if dependent in marked else arc)
     for centre, name, caption in zip(centres, names, captions, strict=True):
         parts.append(_text_svg(centre, base + 20, name))
         parts.append(_text_svg(centre, base + 38, caption, size=11))
@@ -79,7 +88,7 @@ def _arc_svg(start: int, end: int, relation: str, top: int, base: int) -> str:
 
 
 def _text_svg(x: int, y: int, text: str, size: int = TEXT_PX) -> str:
-    return f'<text x="{x}" y="{y}" font-size="{size}">{escape(text)}</text>'
+    return f'<text x="{x}" y="{y}" font-size="{size}" fill="currentColor">{escape(text)}</text>'
 
 
 def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:

@@ -1,0 +1,68 @@
+"""Serve an encoder and the judge over HTTP, to clients of OpenAI's embeddings and of rerankers.
+
+    python -m multiview.serve builtin --workers 2 --port 8000
+    python -m multiview.serve runs/models/MODEL --index answers.txt --token-file token.txt
+
+Paths are ``/v1/embeddings``, ``/rerank``, ``/judge``, ``/search``, ``/v1/models``, ``/health``, ``/metrics``
+and ``/``, a page to try it on (docs/serving.md). SIGTERM ends it when what it has is answered; SIGHUP opens
+the models anew.
+"""
+
+import sys
+
+from multiview.serve.config import ServeConfig
+from runtime.cli import Command
+from runtime.errors import MissingExtraError, UserError
+
+
+def main(config: ServeConfig) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    from multiview.folder.files import model_folder
+
+    model_folder(config.model)  # refused now, not by a process later
+    if config.index is not None and not config.index.exists():
+        raise UserError(f"--index {config.index}: no such file or folder")
+    try:
+        import uvicorn
+
+        from multiview.serve.app import Service
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "serve") from None
+    formatter: dict[str, object] = {"format": "%(asctime)s %(levelname)s %(message)s"}
+    if config.log == "json":
+        formatter = {"()": "multiview.serve.app.JsonLines"}
+    loggers = {"level": "INFO", "handlers": ["lines"], "propagate": False}
+    log_config = {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"lines": formatter},
+        "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "lines"}},
+        "loggers": {"uvicorn": loggers, "multiview.serve": loggers},
+    }
+    service = Service(config)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            service.app(),
+            config.host,
+            config.port,
+            log_config=log_config,
+            access_log=False,
+            timeout_graceful_shutdown=round(config.timeout) + 1,
+        )
+    )
+    server.run()
+    if not server.started:
+        raise UserError(f"--host {config.host} --port {config.port}: cannot be listened at")
+
+
+cli = Command(
+    ServeConfig,
+    main,
+    "multiview.serve",
+    "Serve vectors, judgements and search over HTTP, to clients of OpenAI and of rerankers.",
+    kept_work="what was asked is answered",
+)
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -1,0 +1,337 @@
+"""The application: routes, limits, errors, metrics. Answers are computed by :mod:`multiview.serve.queue`.
+
+Errors have OpenAI's form, ``{"error": {"message", "type", "param", "code"}}``, with one sentence as message:
+400 no JSON, 401 no token, 404 no such path or model, 413 too many bytes or sentences, 422 a value that is
+wrong, 429 too many wait, 503 not ready or a process died, 504 it took too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import functools
+import hmac
+import json
+import logging
+import signal
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from multiview.serve import work
+from multiview.serve.config import ServeConfig
+from multiview.serve.protocols import (
+    CompareRequest,
+    EmbeddingsRequest,
+    Form,
+    JudgeRequest,
+    RerankRequest,
+    SearchRequest,
+)
+from multiview.serve.queue import QueueFullError, WorkerDiedError, WorkQueue
+from runtime import __version__
+from runtime.errors import UserError
+
+log = logging.getLogger("multiview.serve")
+PAGE = Path(__file__).with_name("page.html")
+OPEN_PATHS = ("/", "/health")
+"""Paths that ask for no token."""
+RETRY_AFTER_S = 1
+AnyForm = TypeVar("AnyForm", bound=Form)
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class JsonLines(logging.Formatter):
+    """Writes a log record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return time, level and message, and of a request its path, status and milliseconds."""
+        line = {"time": self.formatTime(record), "level": record.levelname}
+        line |= getattr(record, "request", {"message": record.getMessage()})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def error(status: int, message: str, param: str | None = None, **headers: str) -> JSONResponse:
+    """Return an error in OpenAI's form."""
+    kind = "invalid_request_error" if status < 500 and status != 429 else "server_error"
+    body = {"error": {"message": message, "type": kind, "param": param, "code": None}}
+    return JSONResponse(
+        body, status, headers={name.replace("_", "-"): text for name, text in headers.items()}
+    )
+
+
+class Service:
+    """One server: its options, queue, and metrics."""
+
+    def __init__(self, config: ServeConfig) -> None:
+        self.config, self.token = config, config.token()
+        self.queue = WorkQueue(
+            (config.model, config.index, config.max_length),
+            workers=config.workers, max_batch=config.max_batch, size=config.queue, timeout=config.timeout,
+        )  # fmt: skip
+        self.registry = CollectorRegistry()
+        counted = {"registry": self.registry}
+        self.requests = Counter("multiview_requests", "Requests", ["path", "status"], **counted)
+        self.seconds = Histogram("multiview_request_seconds", "Seconds to an answer", ["path"], **counted)
+        self.items = Counter("multiview_items", "Sentences, pairs and searches", ["path"], **counted)
+        Gauge("multiview_waiting_requests", "Requests that wait", **counted).set_function(
+            lambda: len(self.queue.jobs)
+        )
+        Gauge("multiview_ready_workers", "Workers that are ready", **counted).set_function(
+            lambda: self.queue.ready_workers
+        )
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model in answers: that of its folder."""
+        return Path(self.config.model).name
+
+    def app(self) -> Starlette:
+        """Return the application."""
+        posts = {
+            "/v1/embeddings": self.embeddings, "/embeddings": self.embeddings,
+            "/rerank": self.rerank, "/v1/rerank": self.rerank, "/v2/rerank": self.rerank,
+            "/judge": self.judge, "/search": self.search, "/compare": self.compare,
+        }  # fmt: skip
+        gets = {
+            "/": self.page, "/health": self.health, "/metrics": self.metrics,
+            "/v1/models": self.models, "/v1/models/{model:path}": self.models,
+        }  # fmt: skip
+        routes = [
+            Route(path, self._measured(path, handler), methods=["POST"]) for path, handler in posts.items()
+        ]
+        routes += [Route(path, self._measured(path, handler)) for path, handler in gets.items()]
+        handlers = {HTTPException: lambda request, raised: error(raised.status_code, str(raised.detail))}
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        self.queue.start()
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ValueError, RuntimeError):  # no signals outside the main thread
+            loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.queue.reload()))
+        yield
+        await self.queue.stop()
+
+    def _measured(self, path: str, handler: Handler) -> Handler:
+        """Check the token before a handler, give errors their form, count and log the request."""
+
+        @functools.wraps(handler)
+        async def measured(request: Request) -> Response:
+            start = time.perf_counter()
+            response = await self._answered(request, handler)
+            seconds = time.perf_counter() - start
+            self.requests.labels(path, response.status_code).inc()
+            self.seconds.labels(path).observe(seconds)
+            request_log = {"path": path, "status": response.status_code, "ms": round(1000 * seconds, 1)}
+            log.info(
+                "%s", f"{path} {response.status_code} {1000 * seconds:.1f} ms", extra={"request": request_log}
+            )
+            return response
+
+        return measured
+
+    async def _answered(self, request: Request, handler: Handler) -> Response:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        asks = bool(self.token) and request.url.path not in OPEN_PATHS
+        if asks and not hmac.compare_digest(given.encode(), self.token.encode()):
+            return error(401, "this server asks for a token: Authorization: Bearer TOKEN")
+        try:
+            return await handler(request)
+        except QueueFullError:
+            return error(429, "too many requests wait; try again", retry_after=str(RETRY_AFTER_S))
+        except TimeoutError:
+            return error(504, f"no answer within {self.config.timeout:g} seconds")
+        except WorkerDiedError:
+            return error(
+                503, "the process that had this request died; try again", retry_after=str(RETRY_AFTER_S)
+            )
+        except HTTPException as raised:
+            return error(raised.status_code, raised.detail)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except UserError as refused:
+            return error(422, str(refused))
+
+    async def _read(self, request: Request, form: type[AnyForm]) -> AnyForm:
+        """Read and check a request."""
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > self.config.max_bytes:
+                raise HTTPException(413, f"a request has at most {self.config.max_bytes:,} bytes here")
+        try:
+            content = json.loads(body)
+        except ValueError:
+            raise HTTPException(400, "the request is not JSON in UTF-8") from None
+        try:
+            return form.model_validate(content)
+        except ValidationError as invalid:
+            fault = invalid.errors(include_url=False)[0]
+            place = ".".join(
+                str(part) for part in fault["loc"] if not str(part).startswith(("list[", "constr"))
+            )
+            raise UserError(f"{place or 'the request'}: {fault['msg'].lower()}") from None
+
+    async def _compute(
+        self,
+        request: Request,
+        path: str,
+        function: Callable[[Sequence[Any]], list[Any]],
+        items: Sequence[Any],
+    ) -> list[Any]:
+        """Return the results for a request's items; give up when its client hangs up."""
+        if len(items) > self.config.max_inputs:
+            raise HTTPException(
+                413, f"a request has at most {self.config.max_inputs:,} items here, not {len(items):,}"
+            )
+        answer = asyncio.create_task(self.queue.submit(function, items))
+        gone = asyncio.create_task(self._hang_up(request))
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        gone.cancel()
+        if not answer.done():
+            answer.cancel()
+            raise ClientDisconnect
+        results = answer.result()
+        for place, result in enumerate(results):
+            if isinstance(result, work.Refused):
+                raise UserError(f"item {place}: {result.why}")
+        self.items.labels(path).inc(len(items))
+        return results
+
+    @staticmethod
+    async def _hang_up(request: Request) -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    def _check_model(self, name: str | None) -> None:
+        if name not in (None, self.model_name, self.config.model):
+            raise HTTPException(404, f"model {name}: this server has {self.model_name}")
+
+    async def embeddings(self, request: Request) -> Response:
+        """Answer ``POST /v1/embeddings``."""
+        form = await self._read(request, EmbeddingsRequest)
+        self._check_model(form.model)
+        texts = [form.input] if isinstance(form.input, str) else form.input
+        if any(not isinstance(text, str) for text in texts):
+            raise UserError("input: token numbers of another model cannot be read here; send the text itself")
+        if not texts:
+            raise UserError("input: holds no text")
+        results = await self._compute(request, "/v1/embeddings", work.embed, texts)
+        vectors = [self._cut(result.vector, form.dimensions) for result in results]
+        as_base64 = form.encoding_format == "base64"
+        data = [
+            {
+                "object": "embedding",
+                "index": index,
+                "embedding": _base64(vector) if as_base64 else vector.tolist(),
+            }
+            for index, vector in enumerate(vectors)
+        ]
+        tokens = sum(result.tokens for result in results)
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return self._answer({"object": "list", "data": data, "usage": usage})
+
+    @staticmethod
+    def _cut(vector: np.ndarray[Any, np.dtype[np.float32]], dimensions: int | None) -> Any:
+        """Keep the first numbers of a vector, at length 1 again; refuse more than there are."""
+        if dimensions is None:
+            return vector
+        if dimensions > len(vector):
+            raise UserError(f"dimensions: {dimensions}: this model has {len(vector)}")
+        part = vector[:dimensions]
+        return part / max(float(np.linalg.norm(part)), 1e-12)
+
+    def _answer(self, content: dict[str, Any]) -> Response:
+        return JSONResponse({**content, "model": self.model_name, "version": __version__})
+
+    async def rerank(self, request: Request) -> Response:
+        """Answer ``POST /rerank``, best first."""
+        form = await self._read(request, RerankRequest)
+        self._check_model(form.model)
+        texts = [each if isinstance(each, str) else each.text for each in form.documents]
+        if not texts:
+            raise UserError("documents: holds none")
+        pairs = [(form.query, text) for text in texts]
+        scores = await self._compute(request, "/rerank", work.similarity, pairs)
+        best_first = sorted(range(len(texts)), key=lambda place: -scores[place])[: form.top_n]
+        results = [
+            {"index": place, "relevance_score": scores[place]}
+            | ({"document": {"text": texts[place]}} if form.return_documents else {})
+            for place in best_first
+        ]
+        tokens = {"total_tokens": sum(len(text.split()) for text in (form.query, *texts))}
+        meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
+        return self._answer({"id": str(uuid.uuid4()), "results": results, "usage": tokens, "meta": meta})
+
+    async def judge(self, request: Request) -> Response:
+        """Answer ``POST /judge``."""
+        form = await self._read(request, JudgeRequest)
+        return self._answer({"results": await self._compute(request, "/judge", work.judge, form.pairs)})
+
+    async def compare(self, request: Request) -> Response:
+        """Answer ``POST /compare``."""
+        form = await self._read(request, CompareRequest)
+        (result,) = await self._compute(request, "/compare", work.compare, [(form.a, form.b)])
+        return self._answer(result)
+
+    async def search(self, request: Request) -> Response:
+        """Answer ``POST /search``."""
+        form = await self._read(request, SearchRequest)
+        item = work.SearchItem(form.query, form.top, form.text, form.judge)
+        (hits,) = await self._compute(request, "/search", work.search, [item])
+        return self._answer({"results": hits})
+
+    async def models(self, request: Request) -> Response:
+        """Answer ``GET /v1/models`` and ``GET /v1/models/NAME``."""
+        model = {
+            "id": self.model_name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "multiview",
+            "version": __version__,
+        }
+        name = request.path_params.get("model")
+        self._check_model(name)
+        return JSONResponse(model if name else {"object": "list", "data": [model]})
+
+    async def health(self, request: Request) -> Response:
+        """Answer ``GET /health``: 200 once every worker has opened its models, else 503."""
+        queue = self.queue
+        workers = {"ready": queue.ready_workers, "of": len(queue.pools)}
+        status = "ready" if queue.is_ready else queue.fault or "the models are being opened"
+        body = {"status": status, "workers": workers, "model": self.model_name, "version": __version__}
+        return JSONResponse(body, 200 if queue.is_ready else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        """Answer ``GET /metrics`` for Prometheus."""
+        return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def page(self, request: Request) -> Response:
+        """Answer ``GET /``: the page for people."""
+        return HTMLResponse(PAGE.read_text(encoding="utf-8"))
+
+
+def _base64(vector: np.ndarray[Any, np.dtype[np.float32]]) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")

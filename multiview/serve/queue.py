@@ -1,0 +1,180 @@
+"""A bounded queue of requests that worker processes answer, several waiting ones in one call.
+
+Each worker is one process (an executor of the standard library, so that a process that dies breaks that one
+alone). Its items are tried once more in another process; the second time the request fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from typing import Any
+
+from multiview.serve import work
+
+ATTEMPTS = 2
+"""Processes that may die over the same items before the request fails."""
+
+
+class QueueFullError(Exception):
+    """So many requests wait that no further one is taken."""
+
+
+class WorkerDiedError(Exception):
+    """The processes that had a request died."""
+
+
+@dataclass
+class Job:
+    """The items of one request, for one function of :mod:`multiview.serve.work`."""
+
+    function: Callable[[Sequence[Any]], list[Any]]
+    items: Sequence[Any]
+    answer: asyncio.Future[list[Any]]
+    deadline: float
+    """By ``time.monotonic``."""
+    attempts: int = field(default=0)
+
+
+class WorkQueue:
+    """Hands jobs to worker processes; ``open_args`` are those of :func:`multiview.serve.work.open_models`."""
+
+    def __init__(
+        self, open_args: tuple[Any, ...], *, workers: int, max_batch: int, size: int, timeout: float
+    ):
+        self.open_args, self.max_batch, self.size, self.timeout = open_args, max_batch, size, timeout
+        self.jobs: deque[Job] = deque()
+        self.arrival = asyncio.Condition()
+        self.pools: list[ProcessPoolExecutor | None] = [None] * workers
+        self.loops: list[asyncio.Task[None]] = []
+        self.fault = ""
+        """Why the models cannot be opened; empty while they can."""
+        self.ready_workers = 0
+
+    def start(self) -> None:
+        """Start the processes; they open their models side by side, and requests wait meanwhile."""
+        # One thread a process: workers are how this service uses several cores.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        self.loops = [asyncio.create_task(self._serve(number)) for number in range(len(self.pools))]
+
+    async def stop(self) -> None:
+        """Stop when no job is left, and end the processes."""
+        while self.jobs:
+            await asyncio.sleep(0.02)
+        for loop in self.loops:
+            loop.cancel()
+        await asyncio.gather(*self.loops, return_exceptions=True)
+        for pool in self.pools:
+            if pool is not None:
+                await asyncio.to_thread(pool.shutdown)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all workers have opened their models."""
+        return self.ready_workers == len(self.pools)
+
+    async def submit(self, function: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any]) -> list[Any]:
+        """Return the function's results for the items, one each.
+
+        A :class:`QueueFullError` where too many wait, a TimeoutError after ``timeout`` seconds, a
+        :class:`WorkerDiedError` after ``ATTEMPTS`` processes died over the items.
+        """
+        if len(self.jobs) >= self.size:
+            raise QueueFullError
+        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        async with self.arrival:
+            self.jobs.append(Job(function, items, answer, time.monotonic() + self.timeout))
+            self.arrival.notify()
+        return await asyncio.wait_for(answer, self.timeout)
+
+    async def reload(self) -> None:
+        """Open the models anew, process by process: what is being computed ends with the old ones."""
+        for number, old in enumerate(self.pools):
+            new = self._new_pool()
+            await asyncio.get_running_loop().run_in_executor(new, work.ready)
+            self.pools[number] = new
+            if old is not None:
+                old.shutdown(wait=False)
+
+    def _new_pool(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")  # a fork would copy the server's sockets and threads
+        return ProcessPoolExecutor(1, context, initializer=work.open_models, initargs=self.open_args)
+
+    async def _serve(self, number: int) -> None:
+        """Answer jobs by one worker process, for ever."""
+        while True:
+            self.pools[number] = self._new_pool()
+            try:
+                await asyncio.get_running_loop().run_in_executor(self.pools[number], work.ready)
+            except BrokenProcessPool:
+                self.fault = "the models cannot be opened; the log says why"
+                await asyncio.sleep(1)
+                continue
+            self.fault = ""
+            self.ready_workers += 1
+            try:
+                while await self._answer(number):
+                    pass
+            finally:
+                self.ready_workers -= 1
+
+    async def _answer(self, number: int) -> bool:
+        """Answer the next jobs; return False if the process died over them."""
+        jobs = await self._next_jobs()
+        items = [item for job in jobs for item in job.items]
+        pool = self.pools[number]
+        try:
+            results = await asyncio.get_running_loop().run_in_executor(pool, jobs[0].function, items)
+        except BrokenProcessPool:
+            await self._put_back(jobs)
+            return False
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            for job in jobs:
+                if not job.answer.done():
+                    job.answer.set_exception(error)
+            return True
+        start = 0
+        for job in jobs:
+            if not job.answer.done():
+                job.answer.set_result(results[start : start + len(job.items)])
+            start += len(job.items)
+        return True
+
+    async def _next_jobs(self) -> list[Job]:
+        """Wait for a job; take with it those of its function that wait, up to ``max_batch`` items."""
+        async with self.arrival:
+            while True:
+                while self.jobs and (self.jobs[0].answer.done() or self.jobs[0].deadline < time.monotonic()):
+                    self.jobs.popleft()  # its client has gone, or was told that it took too long
+                if self.jobs:
+                    break
+                await self.arrival.wait()
+            jobs = [self.jobs.popleft()]
+            count = len(jobs[0].items)
+            for job in list(self.jobs):
+                if job.function is jobs[0].function and count + len(job.items) <= self.max_batch:
+                    self.jobs.remove(job)
+                    jobs.append(job)
+                    count += len(job.items)
+            return jobs
+
+    async def _put_back(self, jobs: Sequence[Job]) -> None:
+        """Queue jobs again whose process died, alone and first; what has killed too many fails."""
+        async with self.arrival:
+            for job in reversed(jobs):
+                job.attempts += 1
+                if job.attempts >= ATTEMPTS:
+                    if not job.answer.done():
+                        job.answer.set_exception(WorkerDiedError())
+                else:
+                    self.jobs.appendleft(job)
+            self.arrival.notify_all()

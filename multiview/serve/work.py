@@ -1,0 +1,248 @@
+"""What a worker process computes: vectors, judgements, searches and comparisons, each for a list of items.
+
+A worker opens its model once, when its process starts (:func:`open_models`), and every function here uses
+that one. Items and results are plain Python and numpy, which travel between processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiview.pretrained import unit_rows
+from parsing.trees.drawings import dependency_svg
+from runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from multiview.judge import Judge, Judgement
+    from multiview.model import MultiViewEncoder
+    from multiview.search import KeptVectors
+
+Pair = tuple[str, str]
+WARM_UP = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")
+NEAREST_JUDGED = 20
+"""Nearest sentences of a search that the judge looks at."""
+
+
+class Refused(NamedTuple):
+    """The result of an item that the model refuses, with the sentence that says why."""
+
+    why: str
+
+
+class Embedding(NamedTuple):
+    """The vector of a sentence, float32 [D], and how many tokens were read."""
+
+    vector: NDArray[np.float32]
+    tokens: int
+
+
+class Models:
+    """The encoder, judge and index of one process."""
+
+    def __init__(self, model: str, index: Path | None, max_length: int) -> None:
+        from multiview.model import MultiViewEncoder
+
+        self.encoder: MultiViewEncoder = MultiViewEncoder.load(model, "cpu")
+        self.model, self.index_path, self.max_length = model, index, max_length
+
+    @cached_property
+    def judge(self) -> Judge:
+        """The judge in the package, which reads sentences by the builtin encoder."""
+        from multiview.judge import Judge
+
+        return Judge.load(source=self.encoder if self.model == "builtin" else None)
+
+    @cached_property
+    def index(self) -> KeptVectors:
+        """The sentences of ``--index`` with their vectors, encoded once and kept on disk."""
+        from multiview.encode import SentenceInput
+        from multiview.names.opened import open_encoder
+        from multiview.search import KeptVectors
+
+        if self.index_path is None:
+            raise UserError("this server has no index; start it with --index TEXT")
+        return KeptVectors.of(SentenceInput(self.index_path), open_encoder(self.model, device="cpu"))
+
+    def tokens(self, text: str) -> tuple[str, ...]:
+        """Return the tokens of a sentence; one that is too long is a UserError."""
+        tokens = self.encoder.reader.tokens(text)
+        if len(tokens) > self.max_length:
+            raise UserError(f"a text of {len(tokens):,} words; this server takes {self.max_length:,}")
+        return tokens
+
+
+_models: Models | None = None
+
+
+def open_models(model: str, index: Path | None, max_length: int) -> None:
+    """Open this process's models and compute something once, so that the first request does not wait."""
+    import torch
+
+    global _models
+    torch.set_num_threads(1)  # this process is ours
+    _models = Models(model, index, max_length)
+    embed(WARM_UP)
+    judge([WARM_UP])
+    if index is not None:
+        _ = _models.index
+
+
+def models() -> Models:
+    """Return the models of this process."""
+    assert _models is not None
+    return _models
+
+
+def ready() -> int:
+    """Return the number of this process, once its models are open."""
+    models()
+    return os.getpid()
+
+
+def embed(texts: Sequence[str]) -> list[Embedding | Refused]:
+    """Encode sentences."""
+    results: list[Embedding | Refused] = []
+    sentences = []
+    for text in texts:
+        try:
+            sentences.append(models().tokens(text))
+            results.append(Embedding(np.zeros(0, np.float32), len(sentences[-1])))
+        except UserError as error:
+            results.append(Refused(str(error)))
+    vectors = iter(models().encoder.encode(sentences, show_progress_bar=False) if sentences else ())
+    return [r if isinstance(r, Refused) else Embedding(next(vectors), r.tokens) for r in results]
+
+
+def judge(pairs: Sequence[Pair]) -> list[dict[str, Any] | Refused]:
+    """Judge pairs of sentences: probability and reasons."""
+    results: list[dict[str, Any] | Refused] = []
+    taken = []
+    for pair in pairs:
+        try:
+            for text in pair:
+                models().tokens(text)
+            taken.append(pair)
+            results.append({})
+        except UserError as error:
+            results.append(Refused(str(error)))
+    judgements = iter(models().judge.pairs(taken))
+    return [r if isinstance(r, Refused) else _as_json(next(judgements)) for r in results]
+
+
+def _as_json(judgement: Judgement) -> dict[str, Any]:
+    reasons = [
+        {"kind": r.kind, "a": r.a, "b": r.b, "place": r.place, "text": str(r)} for r in judgement.reasons
+    ]
+    return {
+        "probability": round(judgement.probability, 6),
+        "same": judgement.probability >= 0.5,
+        "reasons": reasons,
+    }
+
+
+def similarity(pairs: Sequence[Pair]) -> list[float | Refused]:
+    """Return how alike the sentences of pairs are: the cosine of their vectors, at least 0."""
+    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+    embeddings = dict(zip(texts, embed(texts), strict=True))
+    results: list[float | Refused] = []
+    for pair in pairs:
+        a, b = (embeddings[text] for text in pair)
+        if isinstance(a, Refused) or isinstance(b, Refused):
+            results.append(a if isinstance(a, Refused) else b)  # type: ignore[arg-type]
+        else:
+            results.append(max(float(unit_rows(a.vector[None])[0] @ unit_rows(b.vector[None])[0]), 0.0))
+    return results
+
+
+class SearchItem(NamedTuple):
+    """One search: the query, how many hits, and a text to search in place of the server's index."""
+
+    query: str
+    top: int
+    text: str | None = None
+    judged: bool = False
+
+
+def search(items: Sequence[SearchItem]) -> list[list[dict[str, Any]] | Refused]:
+    """Search the index, or each item's own text."""
+    results: list[list[dict[str, Any]] | Refused] = []
+    for item in items:
+        try:
+            results.append(_search(item))
+        except UserError as error:
+            results.append(Refused(str(error)))
+    return results
+
+
+def _search(item: SearchItem) -> list[dict[str, Any]]:
+    from multiview.search import semantic_search
+
+    models().tokens(item.query)
+    encoder = models().encoder
+    if item.text is None:
+        sentences: Sequence[str] = models().index.sentences
+        vectors_ND = models().index.vectors_ND
+    else:
+        sentences = split_text(item.text)
+        vectors_ND = encoder.encode(sentences, show_progress_bar=False)
+    query_1D = encoder.encode([item.query], show_progress_bar=False)
+    (hits,) = semantic_search(query_1D, vectors_ND, top_k=max(item.top, NEAREST_JUDGED if item.judged else 1))
+    rows = [{"index": hit.corpus_id, "score": hit.score, "text": sentences[hit.corpus_id]} for hit in hits]
+    if item.judged:
+        verdicts = judge([(item.query, row["text"]) for row in rows])
+        for row, verdict in zip(rows, verdicts, strict=True):
+            row["judgement"] = None if isinstance(verdict, Refused) else verdict
+    return rows[: item.top] if not item.judged else rows
+
+
+def split_text(text: str) -> list[str]:
+    """Split running text into sentences by spaCy's rule, each as it is written but for blanks."""
+    import spacy
+
+    splitter = spacy.blank("en")
+    splitter.add_pipe("sentencizer")
+    splitter.max_length = len(text) + 1
+    sentences = [" ".join(span.text.split()) for span in splitter(text).sents]
+    if not any(sentences):
+        raise UserError("a text without sentences")
+    return [sentence for sentence in sentences if sentence]
+
+
+def compare(pairs: Sequence[Pair]) -> list[dict[str, Any] | Refused]:
+    """Compare two sentences for people: both trees, with the arcs that differ, and three measures."""
+    results: list[dict[str, Any] | Refused] = []
+    for pair, verdict in zip(pairs, judge(pairs), strict=True):
+        results.append(verdict if isinstance(verdict, Refused) else {**verdict, **_comparison(pair)})
+    return results
+
+
+def _comparison(pair: Pair) -> dict[str, Any]:
+    encoder = models().encoder
+    explanation = encoder.explain(*pair)
+    differing = [binding for binding in explanation.bindings if not binding.is_same]
+    trees = []
+    for side, sentence in enumerate((explanation.a, explanation.b)):
+        words = [word.lower() for word in sentence.words]
+        marked = {
+            place
+            for place, head in enumerate(sentence.heads)
+            for binding in differing
+            if words[place] in (binding.a, binding.b)[side]
+            and head
+            and words[head - 1] in binding.head.split()
+        }
+        trees.append(dependency_svg(sentence.words, sentence.heads, sentence.relations, marked=marked))
+    cosines = {"meaning": explanation.cosine, **explanation.cosines}
+    return {
+        "trees": trees,
+        "meaning": round(cosines["meaning"], 4),
+        "structure": round(cosines["structure"], 4) if "structure" in cosines else None,
+        "roles": [str(binding).strip() for binding in explanation.bindings],
+    }
