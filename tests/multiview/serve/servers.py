@@ -1,0 +1,67 @@
+"""A server in a process of its own, as ``python -m multiview.serve`` starts it."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.fixtures.processes import ROOT
+
+
+@dataclass
+class Server:
+    """A running server."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    def workers(self) -> list[int]:
+        """Return the numbers of its worker processes."""
+        task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in task.read_text().split()}
+        return [pid for pid, command in commands.items() if b"spawn_main" in command]
+
+    def terminate(self) -> int:
+        """Send SIGTERM and return the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+def free_port() -> int:
+    """Return a port that nothing listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(folder: Path, *options: str) -> Iterator[Server]:
+    """Start a server, wait until it is ready, and end it afterwards."""
+    port = free_port()
+    command = [sys.executable, "-m", "multiview.serve", "builtin", "--port", str(port), *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with open(folder / "log.txt", "w", encoding="utf-8") as log:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stderr=log, text=True)
+        server = Server(f"http://127.0.0.1:{port}", process)
+        try:
+            end = time.monotonic() + 200
+            while time.monotonic() < end and process.poll() is None:
+                with contextlib.suppress(httpx.TransportError):
+                    if httpx.get(f"{server.url}/health", timeout=5).status_code == 200:
+                        break
+                time.sleep(0.2)
+            else:
+                raise AssertionError((folder / "log.txt").read_text())
+            yield server
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()

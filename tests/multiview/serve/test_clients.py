@@ -1,0 +1,189 @@
+"""Clients that exist, against a running server; the code is that of docs/serving.md."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from multiview.judge import Judge
+from multiview.model import MultiViewEncoder
+from tests.multiview.serve.servers import Server, running
+
+pytestmark = pytest.mark.process
+TEXTS = [
+    "The lawyer praised the doctor.",
+    "The doctor was praised by the lawyer.",
+    "Parcels arrive on Monday.",
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    (folder / "answers.txt").write_text("\n".join(["Parcels arrive on Monday.", "You can pay by card."]))
+    options = ("--index", "answers.txt", "--max-length", "100", "--max-inputs", "300", "--max-bytes", "60000")
+    with running(folder, *options, "--log", "json", "--timeout", "120") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def encoder() -> MultiViewEncoder:
+    return MultiViewEncoder.load("builtin", "cpu")
+
+
+def post(server: Server, path: str, **content: object) -> httpx.Response:
+    return httpx.post(f"{server.url}{path}", json=content, timeout=120)
+
+
+def refusal(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["message"]
+
+
+def test_openai_gets_the_vectors_of_encode(server: Server, encoder: MultiViewEncoder) -> None:
+    from openai import OpenAI
+
+    client = OpenAI(base_url=f"{server.url}/v1", api_key="none")
+    answer = client.embeddings.create(model="builtin", input=TEXTS)
+    as_floats = client.embeddings.create(model="builtin", input=TEXTS, encoding_format="float")
+    expected = encoder.encode(TEXTS)
+    for given in (answer, as_floats):
+        np.testing.assert_allclose([row.embedding for row in given.data], expected, atol=1e-5)
+    assert answer.usage.total_tokens == 6 + 8 + 5
+    short = client.embeddings.create(model="builtin", input=TEXTS[0], dimensions=64).data[0].embedding
+    part = expected[0, :64]
+    np.testing.assert_allclose(short, part / np.linalg.norm(part), atol=1e-5)
+    assert [model.id for model in client.models.list()] == ["builtin"]
+
+
+def test_langchain_gets_the_vectors_of_encode(server: Server, encoder: MultiViewEncoder) -> None:
+    from langchain_openai import OpenAIEmbeddings
+
+    embeddings = OpenAIEmbeddings(
+        model="builtin", base_url=f"{server.url}/v1", api_key="none", check_embedding_ctx_length=False
+    )
+    np.testing.assert_allclose(embeddings.embed_documents(TEXTS), encoder.encode(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(embeddings.embed_query(TEXTS[0]), encoder.encode(TEXTS[0]), atol=1e-5)
+
+
+def test_llama_index_gets_the_vectors_of_encode(server: Server, encoder: MultiViewEncoder) -> None:
+    from llama_index.embeddings.openai_like import OpenAILikeEmbedding
+
+    embedding = OpenAILikeEmbedding(model_name="builtin", api_base=f"{server.url}/v1", api_key="none")
+    np.testing.assert_allclose(embedding.get_text_embedding(TEXTS[0]), encoder.encode(TEXTS[0]), atol=1e-5)
+    np.testing.assert_allclose(embedding.get_text_embedding_batch(TEXTS), encoder.encode(TEXTS), atol=1e-5)
+
+
+def test_cohere_s_client_reranks(server: Server) -> None:
+    import cohere
+
+    client = cohere.ClientV2(api_key="none", base_url=server.url)
+    documents = ["Parcels arrive on Monday.", "To enable 2FA, open the settings."]
+    answer = client.rerank(model="builtin", query="How do I enable 2FA?", documents=documents)
+    assert [result.index for result in answer.results] == [1, 0]
+    assert 1 >= answer.results[0].relevance_score > answer.results[1].relevance_score >= 0
+    answer = post(
+        server,
+        "/rerank",
+        query="2FA",
+        documents=[{"text": d} for d in documents],
+        top_n=1,
+        return_documents=True,
+    )
+    assert [row["document"]["text"] for row in answer.json()["results"]] == [documents[1]]
+
+
+def test_the_judge_judges_as_in_python(server: Server) -> None:
+    pairs = [["How do I enable 2FA?", "How do I disable 2FA?"], TEXTS[:2]]
+    results = post(server, "/judge", pairs=pairs).json()["results"]
+    judgements = Judge.load().pairs(pairs)
+    for result, judgement in zip(results, judgements, strict=True):
+        assert result["probability"] == pytest.approx(judgement.probability, abs=1e-4)
+        assert [reason["text"] for reason in result["reasons"]] == [
+            str(reason) for reason in judgement.reasons
+        ]
+
+
+def test_search_finds_in_the_index_and_in_a_text(server: Server) -> None:
+    (hit,) = post(server, "/search", query="When do parcels come?", top=1).json()["results"]
+    assert (hit["index"], hit["text"]) == (0, "Parcels arrive on Monday.")
+    text = "To disable 2FA, enter your password. To enable 2FA, open the settings. Cats sleep."
+    hits = post(server, "/search", query="How do I enable 2FA?", text=text, judge=True).json()["results"]
+    reasons = {hit["text"]: [r["kind"] for r in hit["judgement"]["reasons"]] for hit in hits}
+    assert "opposite" in reasons["To disable 2FA, enter your password."]
+    assert "opposite" not in reasons["To enable 2FA, open the settings."]
+
+
+def test_comparing_marks_the_arcs_that_differ(server: Server) -> None:
+    swapped = post(server, "/compare", a=TEXTS[0], b="The doctor praised the lawyer.").json()
+    passive = post(server, "/compare", a=TEXTS[0], b=TEXTS[1]).json()
+    assert all('class="differs"' in tree for tree in swapped["trees"])
+    assert not any('class="differs"' in tree for tree in passive["trees"])
+    assert passive["structure"] > swapped["structure"] and passive["same"] and not swapped["same"]
+
+
+def test_what_is_over_a_limit_is_refused_in_one_sentence(server: Server) -> None:
+    assert refusal(post(server, "/v1/embeddings", input="word " * 101)) == (
+        422, "item 0: a text of 101 words; this server takes 100"
+    )  # fmt: skip
+    assert refusal(post(server, "/v1/embeddings", input=["a"] * 301)) == (
+        413, "a request has at most 300 items here, not 301"
+    )  # fmt: skip
+    assert refusal(post(server, "/v1/embeddings", input="x" * 70_000))[0] == 413
+    assert refusal(post(server, "/v1/embeddings", input=[[5, 7]])) == (
+        422, "input: token numbers of another model cannot be read here; send the text itself"
+    )  # fmt: skip
+    assert refusal(post(server, "/v1/embeddings", input="a", model="gpt"))[0] == 404
+    assert refusal(post(server, "/v1/embeddings", input="a", dimensions=5000))[0] == 422
+    assert refusal(post(server, "/v1/embeddings", text="a")) == (422, "input: field required")
+    assert refusal(post(server, "/judge", pairs=[["a"]]))[0] == 422
+    not_json = httpx.post(f"{server.url}/judge", content=b"\xff{")
+    assert refusal(not_json) == (400, "the request is not JSON in UTF-8")
+    assert refusal(httpx.get(f"{server.url}/nothing")) == (404, "Not Found")
+
+
+def test_many_requests_at_once_are_all_answered(server: Server) -> None:
+    def ask(number: int) -> int:
+        return post(server, "/v1/embeddings", input=f"Parcel {number} arrived.").status_code
+
+    with ThreadPoolExecutor(50) as pool:
+        statuses = list(pool.map(ask, range(200)))
+    assert set(statuses) == {200}
+    metrics = httpx.get(f"{server.url}/metrics").text
+    count = 'multiview_requests_total{path="/v1/embeddings",status="200"}'
+    assert float(next(line for line in metrics.splitlines() if line.startswith(count)).split()[-1]) >= 200
+
+
+def test_a_client_that_hangs_up_costs_nothing_further(server: Server) -> None:
+    for _ in range(3):
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{server.url}/v1/embeddings", json={"input": TEXTS * 60}, timeout=0.05)
+    assert post(server, "/v1/embeddings", input=TEXTS).status_code == 200
+
+
+def test_a_worker_that_is_killed_is_replaced(server: Server, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(
+            post, server, "/v1/embeddings", input=[f"Sentence {n} of many ." for n in range(300)]
+        )
+        time.sleep(0.1)
+        (worker,) = server.workers()
+        os.kill(worker, signal.SIGKILL)
+        assert answer.result().status_code in (200, 503)
+    assert post(server, "/v1/embeddings", input=TEXTS).status_code == 200
+    assert server.workers() != [worker]
+
+
+def test_a_server_that_is_ended_answers_what_it_has(tmp_path: Path) -> None:
+    with running(tmp_path, "--workers", "1") as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(post, server, "/v1/embeddings", input=[f"Sentence {n} ." for n in range(300)])
+        time.sleep(0.2)
+        assert server.terminate() == -signal.SIGTERM  # as whoever sent it expects
+        assert len(answer.result().json()["data"]) == 300
+    log = (tmp_path / "log.txt").read_text()
+    assert "%|" not in log and "Traceback" not in log
