@@ -6,7 +6,9 @@ that one. Items and results are plain Python and numpy, which travel between pro
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import threading
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -86,12 +88,21 @@ def open_models(model: str, index: Path | None, max_length: int) -> None:
     import torch
 
     global _models
+    threading.Thread(target=_end_with_the_server, daemon=True).start()
     torch.set_num_threads(1)  # this process is ours
     _models = Models(model, index, max_length)
     embed(WARM_UP)
     judge([WARM_UP])
     if index is not None:
         _ = _models.index
+
+
+def _end_with_the_server() -> None:
+    """End this process when the server has died without ending it."""
+    server = multiprocessing.parent_process()
+    if server is not None:
+        server.join()
+        os._exit(1)
 
 
 def models() -> Models:

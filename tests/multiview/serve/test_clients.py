@@ -187,3 +187,14 @@ def test_a_server_that_is_ended_answers_what_it_has(tmp_path: Path) -> None:
         assert len(answer.result().json()["data"]) == 300
     log = (tmp_path / "log.txt").read_text()
     assert "%|" not in log and "Traceback" not in log
+
+
+def test_workers_end_with_a_server_that_is_killed(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        (worker,) = server.workers()
+        server.process.kill()
+        server.process.wait()
+    end = time.monotonic() + 30
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{worker}").exists()
