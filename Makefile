@@ -21,7 +21,7 @@ $(VENV)/.has-%: setup.py pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -c constraints.txt torch
 	$(PY) -m pip install -q -c constraints.txt -e '.[$*]'
-	$(PY) -m tools.warm_up
+	$(PY) -m multiview.warm_up
 	touch $@
 
 demo: $(DEMO)
