@@ -91,16 +91,16 @@ class Service:
             workers=config.workers, max_batch=config.max_batch, size=config.queue, timeout=config.timeout,
         )  # fmt: skip
         self.registry = CollectorRegistry()
-        counted = {"registry": self.registry}
-        self.requests = Counter("multiview_requests", "Requests", ["path", "status"], **counted)
-        self.seconds = Histogram("multiview_request_seconds", "Seconds to an answer", ["path"], **counted)
-        self.items = Counter("multiview_items", "Sentences, pairs and searches", ["path"], **counted)
-        Gauge("multiview_waiting_requests", "Requests that wait", **counted).set_function(
-            lambda: len(self.queue.jobs)
+        registry = self.registry
+        self.requests = Counter("multiview_requests", "Requests", ["path", "status"], registry=registry)
+        self.seconds = Histogram(
+            "multiview_request_seconds", "Seconds to an answer", ["path"], registry=registry
         )
-        Gauge("multiview_ready_workers", "Workers that are ready", **counted).set_function(
-            lambda: self.queue.ready_workers
-        )
+        self.items = Counter("multiview_items", "Sentences, pairs and searches", ["path"], registry=registry)
+        waiting = Gauge("multiview_waiting_requests", "Requests that wait", registry=registry)
+        waiting.set_function(lambda: len(self.queue.jobs))
+        ready = Gauge("multiview_ready_workers", "Workers that are ready", registry=registry)
+        ready.set_function(lambda: self.queue.ready_workers)
 
     @property
     def model_name(self) -> str:
@@ -123,7 +123,7 @@ class Service:
         ]
         routes += [Route(path, self._measured(path, handler)) for path, handler in gets.items()]
         handlers = {HTTPException: lambda request, raised: error(raised.status_code, str(raised.detail))}
-        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)  # type: ignore[arg-type]
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:

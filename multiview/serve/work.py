@@ -240,16 +240,17 @@ def _comparison(pair: Pair) -> dict[str, Any]:
     differing = [binding for binding in explanation.bindings if not binding.is_same]
     trees = []
     for side, sentence in enumerate((explanation.a, explanation.b)):
+        heads, relations = sentence.heads or [], sentence.relations or []
         words = [word.lower() for word in sentence.words]
         marked = {
             place
-            for place, head in enumerate(sentence.heads)
+            for place, head in enumerate(heads)
             for binding in differing
             if words[place] in (binding.a, binding.b)[side]
             and head
             and words[head - 1] in binding.head.split()
         }
-        trees.append(dependency_svg(sentence.words, sentence.heads, sentence.relations, marked=marked))
+        trees.append(dependency_svg(sentence.words, heads, relations, marked=marked))
     cosines = {"meaning": explanation.cosine, **explanation.cosines}
     return {
         "trees": trees,
