@@ -17,9 +17,9 @@ from runtime.errors import MissingExtraError, UserError
 
 def main(config: ServeConfig) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-    from multiview.folder.files import model_folder, model_records
+    from multiview.folder.files import model_folder, model_record
 
-    model_records(model_folder(config.model))  # refused now, not by a process later
+    model_record(model_folder(config.model))  # refused now, not by a process later
     config.token()
     if config.index is not None and not config.index.exists():
         raise UserError(f"--index {config.index}: no such file or folder")

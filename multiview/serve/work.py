@@ -205,7 +205,9 @@ def _search(item: SearchItem) -> list[dict[str, Any]]:
         vectors_ND = encoder.encode(sentences, show_progress_bar=False)
     query_1D = encoder.encode([item.query], show_progress_bar=False)
     (hits,) = semantic_search(query_1D, vectors_ND, top_k=max(item.top, NEAREST_JUDGED if item.judged else 1))
-    rows = [{"index": hit.corpus_id, "score": hit.score, "text": sentences[hit.corpus_id]} for hit in hits]
+    rows: list[dict[str, Any]] = [
+        {"index": hit.corpus_id, "score": hit.score, "text": sentences[hit.corpus_id]} for hit in hits
+    ]
     if item.judged:
         verdicts = judge([(item.query, row["text"]) for row in rows])
         for row, verdict in zip(rows, verdicts, strict=True):
