@@ -48,7 +48,12 @@ PART_OPTIONS = {**OPTIONS, "no_cpython_wrapper": True, "_nrt": False}
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
-    """Make a function that is compiled, or read from disk, at its first call; options are numba.njit's."""
+    """Make a function that is compiled, or read from disk, at its first call; options are numba.njit's.
+
+    With NUMBA_DISABLE_JIT=1 it stays Python's.
+    """
+    if config.DISABLE_JIT:  # Python runs them all, which does not warn either
+        return np.errstate(all="ignore")(function)
     dispatcher = numba.njit(function, **OPTIONS, **options)
     dispatcher._cache = _CodeFiles(function)
     dispatcher.compile = pause_collector()(dispatcher.compile)  # saves a tenth of the time

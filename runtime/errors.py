@@ -12,6 +12,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, a full quota, and a file above the size limit of the user or file system."""
 NO_MEMORY = re.compile(
     r"out of memory|allocate memory|memory allocation failed|bad_alloc|start new thread"
+    "|failed to map segment"  # a library, which is imported
     "|could not (create|execute) a primitive"  # oneDNN, which names no reason
 )
 """Matches the text of errors, of many types, by which libraries report a lack of memory."""

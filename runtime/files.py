@@ -68,6 +68,11 @@ def check_regular(path: Path) -> None:
         raise UserError(f"{path}: {kind}, not a file")
 
 
+def is_of_system(folder: Path) -> bool:
+    """Tell whether a resolved folder is, or is in, one of :data:`SYSTEM_FOLDERS`; shared memory is not."""
+    return folder.parts[:2] in SYSTEM_FOLDERS and folder.parts[:3] != ("/", "dev", "shm")
+
+
 def output_file(path: Path) -> Path:
     """Return the regular file to which an output's name leads, through links; refuse any other name.
 
@@ -76,7 +81,7 @@ def output_file(path: Path) -> Path:
     place = Path(path)
     for _ in range(40):  # links, as many as Linux follows
         folder = place.parent.resolve()
-        in_system = folder.parts[:2] in SYSTEM_FOLDERS and folder.parts[:3] != ("/", "dev", "shm")
+        in_system = is_of_system(folder)
         nearest_existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         if not in_system and place.is_symlink():
             place = folder / place.readlink()
@@ -183,6 +188,9 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
         raise RuntimeError("worker processes import this script: work under `if __name__ == '__main__':`")
     new_folders: list[Path] = []
     try:
+        resolved = folder.resolve()
+        if len(resolved.parts) == 1 or is_of_system(resolved):
+            raise UserError(f"{folder}: the system's own folder; choose another {option}")
         if not wait:
             new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)

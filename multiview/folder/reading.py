@@ -63,6 +63,9 @@ class SentenceReader:
         self.device: str = "cpu"
         """Device of the parsers that are loaded from now on."""
         self.identities: dict[str, Any] = dict(identities)
+        folders = {need: Path(self._recorded_name(need)) for need in identities}
+        # They are loaded later, where another folder may be the working one.
+        self._folders = {need: path.absolute() for need, path in folders.items() if path.is_dir()}
         self.parsers: dict[str, Any] = {}
         """Parsers by annotation, loaded here or given; one with other trees than the model's is refused."""
         self._loaded_parsers: dict[str, Any] = {}
@@ -127,12 +130,15 @@ class SentenceReader:
 
     def parser_spec(self, need: str) -> str:
         """Name the parser to load for an annotation: the given one, else the builtin or recorded one."""
-        name = str((self.identities.get(need) or {}).get("name", "builtin"))
+        name = self._recorded_name(need)
         if self.specs.get(need):
             return self.specs[need]
         if not re.fullmatch(r"\w[\w .+-]*", name):
             raise UserError(f"the model's {need} parser has no plain name, {name!r:.60}: give --{need}-model")
-        return "builtin" if name.startswith("builtin") else name
+        return "builtin" if name.startswith("builtin") else str(self._folders.get(need, name))
+
+    def _recorded_name(self, need: str) -> str:
+        return str((self.identities.get(need) or {}).get("name", "builtin"))
 
     def _check(self, need: str, identity: Any, place: str, advice: str) -> None:
         expected_identity = self.identities.get(need)

@@ -55,7 +55,7 @@ class VectorStore:
     """
 
     def __init__(self, folder: Path | None = None, columns: int = 1, dtype: str = "float32") -> None:
-        self.folder = folder
+        self.folder = None if folder is None else folder.absolute()  # shards are added later
         self.columns = columns
         self.dtype = np.dtype(dtype)
         self.shards: list[NDArray[np.floating]] = []

@@ -182,8 +182,8 @@ class LocalPool(Pool):
         # A terminal sends Ctrl-C to all; processes that start now never see it, the driver does afterwards.
         signal_mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            # Of the standard library, patch.dict alone sets variables and puts the old ones back.
-            with patch.dict(os.environ, ONE_THREAD):
+            # Of the standard library, patch alone sets variables and puts the old ones back.
+            with patch.dict(os.environ, ONE_THREAD), _without_absent_script():
                 for _ in range(self.size):  # each call starts a process, which loads its parsers
                     self._executor.submit(_call_worker, "describe")
         except BaseException as error:
@@ -194,6 +194,14 @@ class LocalPool(Pool):
             raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
+
+
+def _without_absent_script() -> contextlib.AbstractContextManager[Any]:
+    """Hide the name ``<stdin>`` of a script on standard input: workers would look for it, and need none."""
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    is_absent = file is not None and not os.path.exists(file)
+    return patch.object(main, "__file__", None) if is_absent else contextlib.nullcontext()
 
 
 _worker: Worker

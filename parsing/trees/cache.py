@@ -201,7 +201,8 @@ class TreeCache:
     """A folder of shards with a manifest, read by sentence ranges."""
 
     def __init__(self, folder: Path, manifest: Manifest, open_shards: int = OPEN_SHARDS) -> None:
-        self.folder, self.manifest, self.open_shards = folder, manifest, open_shards
+        # Shards are opened later, where another folder may be the working one.
+        self.folder, self.manifest, self.open_shards = Path(folder).absolute(), manifest, open_shards
         self.rows = manifest.prefix()
         self.relations, self.labels, self.tags = manifest.relations, manifest.labels, manifest.tags
         self._starts = offsets_of([row.sentences for row in self.rows])
