@@ -60,6 +60,7 @@ from multiview.structure.joining import (
 )
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors
+from parsing.names import stay
 from parsing.trees.batch import Batch
 from runtime.cli import warn_once
 from runtime.device import build_in_float32, chosen_threads, pick_device, torch_threads, with_torch_defaults
@@ -142,8 +143,8 @@ class MultiViewEncoder:
                 structure_size=record.structure_size if structure_size is None else structure_size,
                 max_length=max_length,
             )
-        encoder.folder = path
-        encoder.reader.specs = {"dep": dep_model, "const": const_model}
+        encoder.folder = path.absolute()
+        encoder.reader.specs = {"dep": stay(dep_model), "const": stay(const_model)}
         return encoder
 
     @classmethod
@@ -326,7 +327,7 @@ class MultiViewEncoder:
         refuse_other_content(folder)
         with lock_folder(folder, option="folder"):
             self.write(folder)
-        self.folder = folder
+        self.folder = folder.absolute()
 
     def write(self, folder: Path) -> None:
         """Write the model into a folder that is new, or whose lock the caller holds."""

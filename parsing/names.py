@@ -1,5 +1,6 @@
 """Finds the parser that a name on a command line means; imports nothing heavy."""
 
+import os
 from pathlib import Path
 
 from runtime.errors import UserError
@@ -7,6 +8,11 @@ from runtime.files import path_of
 
 BUILTIN = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
 """The model folders in the package."""
+
+
+def stay(spec: str) -> str:
+    """Return the same name for any working folder: what it names is loaded later, perhaps in another."""
+    return str(Path(spec).absolute()) if spec not in ("", "builtin") and os.path.exists(spec) else spec
 
 
 def find_parser(kind: str, spec: str) -> Path | None:

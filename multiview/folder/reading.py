@@ -19,6 +19,7 @@ from corpora.sentences import describe_value
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import Model, load_model, model_folder, model_record
 from multiview.words.table import WordTable
+from parsing.names import stay
 from parsing.trees.batch import (
     ANNOTATIONS,
     NODE_FIELDS,
@@ -63,9 +64,7 @@ class SentenceReader:
         self.device: str = "cpu"
         """Device of the parsers that are loaded from now on."""
         self.identities: dict[str, Any] = dict(identities)
-        folders = {need: Path(self._recorded_name(need)) for need in identities}
-        # They are loaded later, where another folder may be the working one.
-        self._folders = {need: path.absolute() for need, path in folders.items() if path.is_dir()}
+        self._places = {need: stay(self._recorded_name(need)) for need in identities}
         self.parsers: dict[str, Any] = {}
         """Parsers by annotation, loaded here or given; one with other trees than the model's is refused."""
         self._loaded_parsers: dict[str, Any] = {}
@@ -135,7 +134,7 @@ class SentenceReader:
             return self.specs[need]
         if not re.fullmatch(r"\w[\w .+-]*", name):
             raise UserError(f"the model's {need} parser has no plain name, {name!r:.60}: give --{need}-model")
-        return "builtin" if name.startswith("builtin") else str(self._folders.get(need, name))
+        return "builtin" if name.startswith("builtin") else self._places.get(need, name)
 
     def _recorded_name(self, need: str) -> str:
         return str((self.identities.get(need) or {}).get("name", "builtin"))
@@ -286,7 +285,7 @@ class TextSource:
         reader = SentenceReader(model.parsers)
         reader.device = str(target)
         size = structure_size or model_record(path).structure_size
-        return cls(model, reader, Path(folder).name, path, size)
+        return cls(model, reader, Path(folder).name, path.absolute(), size)
 
     @property
     def words(self) -> WordTable:

@@ -46,6 +46,7 @@ from multiview.structure.joining import check_share, put_beside
 from multiview.words.sources import MODEL_SUFFIXES
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
+from parsing.names import stay
 from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
 from runtime.errors import MissingExtraError, UserError
@@ -334,11 +335,12 @@ def _without_prefix(name: Name, seed: int) -> NamedEncoder:
 
 def _on_disk(name: Name, path: Path) -> NamedEncoder:
     """Return the encoder of a file or folder: a format in config.json tells ours from a transformer."""
+    base = stay(name.base)
     if path.suffix == ".npz" and path.is_file():
-        load = functools.partial(precomputed, path)
+        load = functools.partial(precomputed, path.absolute())
         return _named(name, "vectors", load, sha256_file(path), takes_tokens=False)
     if path.is_file():
-        return _named(name, "words", lambda device: Bag(lookup_of(name.base)), sha256_file(path))
+        return _named(name, "words", lambda device: Bag(lookup_of(base)), sha256_file(path))
     config = path / "config.json"
     values = read_json(config) if config.is_file() else None
     is_ours = isinstance(values, dict) and "format" in values and "views" in values
@@ -348,7 +350,7 @@ def _on_disk(name: Name, path: Path) -> NamedEncoder:
     return _named(
         name,
         "multiview",
-        functools.partial(MultiViewEncoder.load, name.base),
+        functools.partial(MultiViewEncoder.load, base),
         model_sha256(path),
         has_own_features=bool(record.readout or record.structure or record.scale),
         default_share=record.structure,
@@ -362,9 +364,10 @@ def _of_library(name: Name, folder_hash: str | None = None) -> NamedEncoder:
         content = folder_hash or [name.base, version("sentence-transformers")]
     except ModuleNotFoundError:
         raise MissingExtraError("sentence-transformers", "burt") from None
+    base = stay(name.base)
 
     def load(device: str | None) -> Function:
-        model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))
+        model = load_pretrained(base, all_modules=True, device=str(pick_device(device)))
         return Function(functools.partial(encode_texts, model, name.base, batch_size=BATCH))
 
     return _named(name, "sentence-transformers", load, content, takes_tokens=False)

@@ -194,7 +194,9 @@ class WordTable(nn.Module):
         self.expansion = None
         shape = (vocabulary.row_count, dim)
         self.tables = nn.ParameterList(nn.Parameter(torch.empty(shape)) for _ in range(views))
-        self.register_buffer("device_marker", None if fixed_vectors is None else torch.empty(0, dtype=torch.float32), False)
+        self.register_buffer(
+            "device_marker", None if fixed_vectors is None else torch.empty(0, dtype=torch.float32), False
+        )
 
     def place_marker(self) -> None:
         """Put the marker of the device on the CPU, after the table was made without memory."""

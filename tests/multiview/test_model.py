@@ -162,6 +162,13 @@ def test_the_parser_must_be_the_training_one(folder: Path, tmp_path: Path, monke
     encoder = MultiViewEncoder.load(folder, dep_model="my/parser")
     assert encoder.encode(SENTENCES[:2], views=["dep"]).shape == (2, 8)
     assert specs == ["my/parser"]
+    for name in ("mine", "toy-dep"):  # given, and recorded with the model
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path)
+        encoder = MultiViewEncoder.load(folder, dep_model="mine" if name == "mine" else "")
+        monkeypatch.chdir(tmp_path / name)  # the parser is loaded later
+        assert encoder.encode(SENTENCES[:2], views=["dep"]).shape == (2, 8)
+        assert specs[-1] == str(tmp_path / name)
     monkeypatch.setattr(ToyDependencyParser, "identity", {**ToyDependencyParser.identity, "version": "2"})
     with pytest.raises(UserError, match=r"toy-dep 1 .*here is toy-dep 2 .*--dep-model"):
         MultiViewEncoder.load(folder).encode(SENTENCES[:2], views=["dep"])

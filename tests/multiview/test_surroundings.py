@@ -13,6 +13,7 @@ import parsing
 from multiview.model import MultiViewEncoder
 from parsing.networks.features import TypeTable
 from runtime.device import torch_threads
+from tests.fixtures.processes import run_python
 
 WORDS = [f"{first}{second}" for first in ("rain", "sun", "wind", "snow") for second in ("ing", "y", "less")]
 SENTENCES = [f"The {WORDS[i % 12]} lawyer{i} praised a {WORDS[i % 7]} doctor{i // 2}." for i in range(96)]
@@ -128,6 +129,25 @@ def test_loading_and_encoding_set_nothing_that_other_threads_see(expected, monke
         np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
         MultiViewEncoder.untrained("dep,const,seq", dim=4, word_dim=4).encode("Rain.")
         monkeypatch.undo()
+
+
+WITHOUT_TEMPORARY_FOLDER = """
+import os, sys, tempfile
+def none():
+    raise FileNotFoundError(2, "No usable temporary directory found")
+tempfile.gettempdir = tempfile._get_default_tempdir = none
+sys.modules |= dict.fromkeys(("dill", "supar", "benepar"))  # which want one, or are not needed
+import multiview.judge, multiview.model, multiview.search, parsing
+multiview.judge.Judge.load()("A cat sat.", "A dog sat.")
+parsing.load()("A cat sat.")
+encoder = multiview.model.MultiViewEncoder.load("builtin", "cpu")
+print(encoder.encode(["A cat sat."]).shape)
+"""
+
+
+def test_neither_a_temporary_folder_nor_parser_libraries_are_needed(expected) -> None:
+    done = run_python("-c", WITHOUT_TEMPORARY_FOLDER)
+    assert done.stdout == f"(1, {expected.shape[1]})\n", done.stderr
 
 
 def test_making_and_loading_an_encoder_draws_nothing_from_torchs_generator() -> None:

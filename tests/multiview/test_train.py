@@ -156,6 +156,11 @@ def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path:
         main(changed(config, trees=tmp_path / "other"))
 
 
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "..", "a/"])
+def test_a_name_leads_nowhere(name: str, refusal) -> None:
+    assert f"--name {name}: is no plain name" in refusal(cli, "--name", name)
+
+
 def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, monkeypatch, refusal) -> None:
     monkeypatch.chdir(tmp_path)
     write_cache(tmp_path / "trees" / "only-dep", [("a", "b")] * 40, views=("dep",))

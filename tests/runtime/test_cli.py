@@ -42,6 +42,7 @@ NO_ROOM = "no space left on the disk, or the file is above its limit; steps are 
         (OSError("Unable to write (errno = 28, error message = 'No space left on device')"), 2, NO_ROOM),
         (ValueError("I/O error: No space left on device (os error 28)"), 2, NO_ROOM),
         (KeyboardInterrupt(), 130, "interrupted; steps are kept"),
+        (ImportError("a.so: failed to map segment from shared object"), 2, "out of memory; steps are kept"),
         (MemoryError(), 2, "out of memory; steps are kept"),
         (FileNotFoundError(2, "Nothing there", "a.txt"), 2, "a.txt: Nothing there; give another path"),
         (FileNotFoundError(2, "No usable temporary directory"), 2, "No usable temporary directory"),

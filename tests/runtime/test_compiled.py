@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import json
 import os
 import sys
 import tempfile
@@ -15,9 +16,11 @@ import pytest
 from numba.core import config
 from numba.core.caching import IndexDataCacheFile
 
+from multiview.model import MultiViewEncoder
 from parsing.networks import cky
 from parsing.trees import arrays, roles
 from runtime import compiled as ours
+from tests.fixtures.processes import run_python
 
 FILES = {
     "numbers": "STEP = 3",
@@ -135,6 +138,17 @@ def test_a_user_without_home_has_no_cache_in_the_working_folder(sources, monkeyp
     monkeypatch.setattr(config, "CACHE_DIR", "")
     monkeypatch.setattr(ours, "user_cache_dir", lambda *_, **__: "~/.cache/numba")
     assert ours._code_folders(sources.load().py_func) == [sources.folder / "__pycache__"]
+
+
+def test_without_the_compiler_python_computes() -> None:
+    """With NUMBA_DISABLE_JIT=1, as where coverage of a program's own functions is measured."""
+    texts = ["The lawyer praised the doctor.", "It rained."]
+    encode = f"m.MultiViewEncoder.load('builtin', 'cpu').encode({texts}).tolist()"
+    script = f"import multiview.model as m; print({encode})"
+    done = run_python("-W", "error", "-c", script, NUMBA_DISABLE_JIT="1")
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    expected = MultiViewEncoder.load("builtin", "cpu").encode(texts)
+    np.testing.assert_allclose(json.loads(done.stdout), expected, atol=1e-5)
 
 
 def test_short_input_is_not_compiled(sources, tmp_path) -> None:

@@ -211,6 +211,13 @@ def test_an_input_that_is_no_file_is_refused_before_it_is_opened(name: str, read
         read(path)
 
 
+@pytest.mark.parametrize("folder", ["/", "/proc", "/dev/none"])
+def test_a_folder_of_the_system_is_refused(folder: str, monkeypatch) -> None:
+    for name in (folder, os.path.relpath(folder)):
+        with pytest.raises(UserError, match="system's own folder; choose another"), lock_folder(Path(name)):
+            pass
+
+
 def test_a_locked_folder_that_was_replaced_is_an_error_at_the_end(tmp_path: Path) -> None:
     """Whatever was written since is in two places, or gone."""
     folder = tmp_path / "out"

@@ -16,6 +16,15 @@ def random_vectors(n: int, seed: int = 0) -> np.ndarray:
     return np.random.RandomState(seed).randn(3, n, 5).astype(np.float32)
 
 
+def test_it_stays_in_its_folder(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    store = VectorStore(Path("store"), 3)
+    monkeypatch.chdir("other")
+    store.add(["a"], random_vectors(1))
+    assert VectorStore(tmp_path / "store", 3).places.keys() == store.places.keys()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_it_gives_back_what_it_got(tmp_path: Path, dtype: str) -> None:
     """Also when another process wrote a sentence of its own and one of ours."""

@@ -95,6 +95,18 @@ def test_without_shared_locks_one_process_parses(whole: Path, tmp_path: Path, mo
     assert "this one parses alone" in caplog.text
 
 
+def test_a_script_on_standard_input_has_workers(whole: Path, tmp_path: Path) -> None:
+    """As ``python - <<EOF`` in a README; its main module has a file's name and no file."""
+    work = "t.run(t.toy_corpus(500), t.Path('again'), t.LocalPool(t.toys, 2))"
+    script = f"import tests.parsing.pipeline.test_driver as t; {work}"
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert content(whole) == content(tmp_path / "again")
+
+
 def slow_run(folder: str) -> None:
     """The run of ``whole`` with two workers, slowed down to 0.1 s a part."""
     slow = partial(toys, partial(FailingDependencyParser, partial(time.sleep, 0.1), word="a"))

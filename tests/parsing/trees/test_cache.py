@@ -52,6 +52,13 @@ def test_any_range_in_any_order_equals_the_oracle(folder: Path) -> None:
     assert cache.type_counts() == Counter(word for s in sentences for word in s)
 
 
+def test_shards_are_found_from_any_working_folder(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    cache = TreeCache.open(folder.name)
+    monkeypatch.chdir(tmp_path)
+    assert len(cache.read(0, 70)) == len(pickle.loads(pickle.dumps(cache)).read(0, 70)) == 70
+
+
 def test_threads_and_copies_read_the_same(folder: Path) -> None:
     """With fewer shards open at once than threads ask for."""
     shared = TreeCache.open(folder, open_shards=1)
