@@ -23,7 +23,7 @@ outside = {}
 sys.meta_path.insert(0, Watch())
 encoder = multiview.model.MultiViewEncoder.load("builtin", "cpu")
 judge = multiview.judge.Judge.load()
-sentences = ["I do not go.", "A cat sat.", ["a", "dog"]] * 400
+sentences = ["I do not go.", "A cat sat.", ["a", "dog"]] * 150
 encoder.encode(sentences[1]), encoder.encode(sentences), encoder.structure_vectors(sentences)
 [str(each) for each in judge.pairs([("I do not go.", "I go."), ("The cat sat.", "A dog sat.")])]
 str(encoder.explain("The cat sat.", "A dog sat.")), str(parsing.load()("The cat sat. It ran."))

@@ -54,6 +54,17 @@ def test_errors_become_exit_codes(error: BaseException, code: int, message: str,
     assert capsys.readouterr().err == f"python -m p: {message}\n"
 
 
+def test_a_library_that_finds_no_memory_and_says_something_else(capsys) -> None:
+    def load(options: Options) -> None:
+        try:
+            raise OSError("libllvmlite.so: failed to map segment from shared object")
+        except OSError:
+            raise OSError("Could not find/load shared object file 'libllvmlite.so'")  # noqa: B904
+
+    assert Command(Options, load, "p", "d", kept_work="steps are kept")([]) == 2
+    assert capsys.readouterr().err == "python -m p: out of memory; steps are kept\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
