@@ -73,11 +73,11 @@ def printable(text: str) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Tell whether an error means that memory ran out, or that a library could not be loaded for that reason."""
+    """Tell whether an error means that memory ran out, perhaps while a library was loaded."""
     if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
         return True
-    is_of_library = isinstance(error, OSError | ImportError) and error.__context__ is not None
-    return is_of_library and out_of_memory(error.__context__)  # llvmlite then says that a file is missing
+    hidden = error.__context__ if isinstance(error, OSError | ImportError) else None
+    return hidden is not None and out_of_memory(hidden)  # llvmlite then says that a file is missing
 
 
 def out_of_space(error: BaseException) -> bool:
