@@ -93,7 +93,8 @@ def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, r
     assert "3 of them starting from the vectors of `v.txt`" in (tuned.folder / "README.md").read_text()
     (tmp_path / "v.txt").write_text("chat 1 2\nsouris 2 1\n")
     for mode in ("tuned", "fixed"):
-        line = refusal(cli, f"--words={mode}", "--vectors=v.txt", f"--trees={tuned.trees}")
+        options = (f"--words={mode}", "--vectors=v.txt", f"--trees={tuned.trees}")
+        line = refusal(cli, "--start=none", *options)
         assert "--vectors v.txt: has none of the corpus's words" in line
 
 
