@@ -31,7 +31,7 @@ from runtime.files import json_digest
 
 HELD_OUT_SHARE = 0.1
 """Share of the pairs that validates, where no file is given for that."""
-TREES = Path("runs/trees")
+PAIR_TREES = Path("runs/pairs")
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ def read_pair_sets(config: TrainConfig) -> tuple[PairSet, PairSet] | None:
 
 
 def parse_pairs(sets: Sequence[PairSet], reader: SentenceReader) -> TreeCache:
-    """Parse the sentences of all sets into a cache of their own, ``runs/trees/pairs-…``, once."""
+    """Parse the sentences of all sets into a cache of their own, ``runs/pairs/…``, once."""
     tokens = [reader.tokens(text) for text in _distinct_texts(sets)]
     needs = sorted(reader.identities)
-    folder = TREES / f"pairs-{json_digest([tokens, reader.identities], 12)}"
+    folder = PAIR_TREES / json_digest([tokens, reader.identities], 12)
     parse_sentences(tokens, folder, reader, needs, name=folder.name)
     return TreeCache.open(folder)
 
