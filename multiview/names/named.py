@@ -240,7 +240,7 @@ class NamedEncoder:
         if sentences is None and not self.is_multiview:
             sentences = [] if trees is None else list(trees.words())
         if sentences is not None:
-            texts = read_sentences(sentences, "encode")
+            texts = read_sentences(sentences, "encode", spaces=True)
             if not texts:
                 return self._vectors(output, ["."])[:0]
             sentences = [text if "".join(text).strip() else "." for text in texts]

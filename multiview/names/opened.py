@@ -10,7 +10,7 @@ docs/senteval.md lists the names.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
+from corpora.sentences import read_elements
 from multiview.encoders.meaning import normalize_rows
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import Name, parse_names
@@ -99,15 +100,17 @@ class OpenedEncoder:
 
         Sentences and options are those of :meth:`multiview.names.named.NamedEncoder.encode`.
         """
-        output = self._output("encode")
-        vectors = self._joined([getattr(part, output)(sentences, **options) for part in self.parts])
+        vectors = self._of_parts(self._output("encode"), sentences, options)
         return normalize_rows(torch.from_numpy(vectors)).numpy() if normalize else vectors
 
     def features(self, sentences: Any, **options: Any) -> Float:
         """Return the vectors [n, F] of sentences that classifiers get."""
-        return self._joined([part.features(sentences, **options) for part in self.parts])
+        return self._of_parts("features", sentences, options)
 
-    def _joined(self, blocks: Sequence[Float]) -> Float:
+    def _of_parts(self, output: Output, sentences: Any, options: Mapping[str, Any]) -> Float:
+        if sentences is not None:
+            sentences = read_elements(sentences, "encode", "sentences")  # a generator serves all parts
+        blocks: list[Float] = [getattr(part, output)(sentences, **options) for part in self.parts]
         vectors: Float = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
         if self.project:
             shape = (vectors.shape[1], self.project)

@@ -178,7 +178,7 @@ class Kept:
     def _vectors(
         self, output: str, sentences: Sequence[str | Sequence[str]], options: dict[str, Any]
     ) -> Float:
-        if options or sentences is None or any(isinstance(sentence, str) for sentence in sentences):
+        if options or not len(sentences or ()) or any(isinstance(sentence, str) for sentence in sentences):
             vectors: Float = getattr(self.encoder, output)(sentences, **options)
             return vectors
         texts, store = self.fill(output, sentences), self.store(output)

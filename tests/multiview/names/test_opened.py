@@ -75,3 +75,9 @@ def test_options_are_part_of_the_name(workplace: Path) -> None:
 def test_a_bag_reads_raw_text_as_tokens(workplace: Path) -> None:
     bag = open_encoder("words.txt")
     np.testing.assert_array_equal(bag.encode(["the good, bad cat."]), bag.encode(["the good , bad cat ."]))
+
+
+def test_no_sentences_and_a_generator_of_them(workplace: Path) -> None:
+    both = open_model("words.txt+bag:random?dim=5", device="cpu")
+    assert both.encode([]).shape == (0, 13) == open_encoder("words.txt+bag:random?dim=5").encode([]).shape
+    np.testing.assert_array_equal(both.encode(iter(LINES)), both.encode(list(LINES)))
