@@ -89,7 +89,7 @@ def test_train_verify_and_export_refuse_shards_alike(
     put(toy_trees, Path("trees"), {**arrays, name: values})
     messages = set()
     for cli, words in (
-        (train, ["--device", "cpu", "--vectors", "none", "--trees"]),
+        (train, ["--device", "cpu", "--start", "none", "--vectors", "none", "--trees"]),
         (verify, []),
         (export, ["--ptb", "x", "--conllu", "y"]),
     ):

@@ -178,12 +178,12 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
     content = digest(part for task in tasks.values() for part in task)
 
     def train_cell(name: str, folder: str) -> Cell:
-        identity = [options, backbone.key, content, name, False]
+        identity = [options, backbone.key(), content, name, False]
         compute = partial(_train, config, tasks, name, backbone.name.spec)
         return Cell(name=name, identity=identity, compute=compute, folder=folder)
 
     def test_cell(name: str) -> Cell:
-        identity = [options, backbone.key, content, name, True]
+        identity = [options, backbone.key(), content, name, True]
         compute = partial(_test, config.output / folders[name], parse_stages(name), tasks, config.seed)
         return Cell(name=f"{name}, test", identity=identity, compute=compute)
 

@@ -29,7 +29,7 @@ GIVEN = {"words": "fixed", "vectors": "glove.txt"}
         ({"recall@1/both": 0.25}, {}, 900, ["beside"], "multiview.readout models/mine trees"),
         ({}, {"vectors": "none"}, 900, ["beside", "no gain"], "--words fixed --name mine-fixed"),
         ({}, GIVEN, 900, ["beside", "no gain"], "go on from the encoder in the package"),
-        (START, {}, 900, ["beside", "kept", "no gain"], "multiview.readout builtin trees --output"),
+        (START, {}, 900, ["beside", "kept", "no gain"], "go on from the encoder in the package"),
     ],
 )
 def test_a_verdict_ends_with_one_command_for_this_corpus(best, options, sentences, signs, command) -> None:

@@ -15,7 +15,12 @@ from multiview.judge import Judge
 from multiview.model import MultiViewEncoder
 from tests.multiview.serve.servers import Server, running
 
-pytestmark = pytest.mark.process
+pytestmark = [
+    pytest.mark.process,
+    # Libraries' clients leave their sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 TEXTS = [
     "The lawyer praised the doctor.",
     "The doctor was praised by the lawyer.",
