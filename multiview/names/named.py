@@ -4,9 +4,9 @@
 and the options decide the key of its vectors, the first sentence loads it.
 
 An encoder gives two kinds of vectors: ``encode`` what one compares with, ``features`` what classifiers get.
-Of most encoders they are the same. Models with a fitted read-out, a share of structure or a scale of their
-own have *features*, their numbers at one scale, and compare by their meaning, or by their views as they are
-if no read-out was fitted. A name with ``?readout=`` gives one of them to all.
+Of most encoders they are the same. Models with a read-out, a share of structure or a scale of their own have
+*features*, their numbers at one scale, and compare by their meaning, or by their views if no read-out was
+fitted. A name with ``?readout=`` gives one of them to all.
 """
 
 from __future__ import annotations
@@ -89,10 +89,9 @@ class NamedEncoder:
 
     name: Name
     kind: str
-    """``multiview``, ``start``, ``random``, ``bag``, ``words``, ``vectors``, ``sentence-transformers``,
-    ``pooled``, or ``object``, which has no name."""
+    """The prefix of its constructor, ``multiview`` for a model, or ``object``, which has no name."""
     content: Sequence[object]
-    """JSON values that decide the vectors: hashes of files, names, seeds, versions."""
+    """JSON values that decide the vectors."""
     load: Callable[[str | None], Any] = field(repr=False)
     """Loads on a device: a :class:`MultiViewEncoder`, or another object with ``encode(sentences)``."""
     takes_tokens: bool = True
@@ -445,9 +444,8 @@ def precomputed(path: Path, device: str | None = None) -> Function:
         if vectors.ndim != 2 or len(sentences) != len(vectors):
             raise ValueError(f"{len(sentences)} sentences, vectors {list(vectors.shape)}")
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise UserError(
-            f"{path}: expected arrays 'sentences' (strings) and 'vectors' [n, d] ({error})"
-        ) from None
+        expected = "arrays 'sentences' (strings) and 'vectors' [n, d]"
+        raise UserError(f"{path}: expected {expected} ({error})") from None
     row_of = {str(sentence): row for row, sentence in enumerate(sentences)}
 
     def encode(batch: Sequence[str]) -> Any:
