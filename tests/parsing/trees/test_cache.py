@@ -123,8 +123,13 @@ def test_a_file_that_is_none_is_refused_before_it_is_opened(folder, tmp_path, na
 def test_rows_of_a_manifest_become_json_once(tmp_path: Path, monkeypatch) -> None:
     """A long run writes the manifest after each of its 5,000 shards."""
     rows_written: list[int] = []
-    real = ShardRow.line.function  # type: ignore[attr-defined]  # of functools.cached_property
-    monkeypatch.setattr(ShardRow.line, "function", lambda row: rows_written.append(row.index) or real(row))
+    real = ShardRow.line.function  # type: ignore[attr-defined]
+
+    def line(row: ShardRow) -> str:
+        rows_written.append(row.index)
+        return real(row)
+
+    monkeypatch.setattr(ShardRow.line, "function", line)
     names = ('"shards": [', "é", "\n")
     manifest = Manifest(identity={"shards": [], "corpus": {}}, relations=names, labels=names, tags=names)
     counts = {"sentences": 8192, "tokens": 9000, "documents": 1, "flagged": 2, "reasons": {'"too long"': 2}}
