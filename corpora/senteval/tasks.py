@@ -19,14 +19,14 @@ from runtime.errors import UserError, did_you_mean
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What a task is: all that reading, scoring and reporting it depend on."""
+    """A task with all that reading, scoring and reporting it depend on."""
 
     name: str
     """The toolkit's name, e.g. ``"SICKRelatedness"``."""
     aliases: tuple[str, ...] = ()
     """Names that papers use, the most usual one first."""
     kind: str
-    """What is scored: ``classes`` by classifiers of features; ``graded`` pairs by a regression of features
+    """The kind of scores: ``classes`` by classifiers of features; ``graded`` pairs by a regression of features
     and by the cosines of the test pairs; ``cosine``, pairs by their cosines alone; ``order``, the sentences
     of running texts by the cosines of neighbours; ``ranking``, a collection by its cosines with queries."""
     reader: str

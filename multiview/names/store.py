@@ -131,7 +131,7 @@ class Kept:
     ) -> None:
         self.encoder = encoder
         self.columns: Sequence[int] = range(columns)
-        """Those that are read, side by side."""
+        """The columns that are read, side by side."""
         self._options = (columns, dtype)
         self._cache = cache
         self._stores: dict[str, VectorStore] = {}

@@ -1,4 +1,4 @@
-"""What a worker process computes: vectors, judgements, searches and comparisons, each for a list of items.
+"""Computes, in a worker process, vectors, judgements, searches and comparisons for lists of items.
 
 A worker opens its model once, when its process starts (:func:`open_models`), and every function here uses
 that one. Items and results are plain Python and numpy, which travel between processes.

@@ -34,7 +34,7 @@ CARD = "---\nlibrary_name: sentence-transformers\n---\n" + model_card(
 
 
 class TextModule(InputModule):
-    """What both modules share: texts go in, and vectors without gradients come out."""
+    """A module into which texts go, and out of which vectors without gradients come."""
 
     @classmethod
     def load(cls, model_name_or_path: str, *_: Any, backend: str = "torch", **options: Any) -> Self:

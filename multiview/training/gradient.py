@@ -158,7 +158,7 @@ class StepResult:
     metrics: Tensor
     """float64, means over the step's anchors. They stay on the device, since to read one waits for it."""
     names: Sequence[str]
-    """What the metrics are, as the objective names them."""
+    """The names of the metrics, in the order of the objective."""
 
 
 def step_gradient(
