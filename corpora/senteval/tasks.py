@@ -26,7 +26,7 @@ class Task:
     aliases: tuple[str, ...] = ()
     """Names that papers use, the most usual one first."""
     kind: str
-    """The kind of scores: ``classes`` by classifiers of features; ``graded`` pairs by a regression of features
+    """Kind of scores: ``classes`` by classifiers of features; ``graded`` pairs by a regression of features
     and by the cosines of the test pairs; ``cosine``, pairs by their cosines alone; ``order``, the sentences
     of running texts by the cosines of neighbours; ``ranking``, a collection by its cosines with queries."""
     reader: str
