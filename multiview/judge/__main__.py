@@ -90,7 +90,7 @@ def main(config: JudgeConfig) -> None:
     pairs, labels = read_file(Path(config.a))
     judgements = Judge.load(config.judge).pairs(pairs)
     for (a, b), judgement in zip(pairs, judgements, strict=True):
-        cells = (f"{judgement.probability:.4f}", a, b, "; ".join(map(str, judgement.reasons)))
+        cells = (f"{judgement.probability:.4f}", a, b, "; ".join(judgement.shown_reasons))
         print(*map(printable, cells), sep="\t")
     if labels:
         print(agreement([judgement.probability for judgement in judgements], labels))

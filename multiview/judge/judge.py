@@ -5,9 +5,10 @@ Legend of dimension suffixes: n pairs, F numbers of a pair, D size of a vector.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from corpora.characters import plain
+from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
-from multiview.judge.weights import NUMBERS, STRENGTH, Floats, Weights
+from multiview.judge.weights import NUMBERS, Floats, Weights
+from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import path_of
 from runtime.surroundings import cached_property, loading
@@ -31,6 +34,9 @@ Text = str | tuple[str, ...]
 JUDGE_FOLDER = Path(__file__).parent
 """The folder of the judges in the package."""
 BATCH = 512
+UNHEEDED = " (but the probability is above .5: look at this pair)"
+CHECKS = Path(__file__).with_name("checks.tsv")
+"""Pairs, with labels, that every judge should know; no judge was fitted on them."""
 
 
 def read_numbers(
@@ -85,9 +91,17 @@ class Judgement:
 
         return reasons_of(self._facts, self._pair)
 
+    @property
+    def shown_reasons(self) -> list[str]:
+        """The reasons as text; an opposite that the probability does not heed is marked."""
+        is_same = self.probability > 0.5
+        return [
+            f"{reason}{UNHEEDED if is_same and reason.kind == 'opposite' else ''}" for reason in self.reasons
+        ]
+
     def __str__(self) -> str:
         verdict = f"{self.probability:.2f} that both say the same"
-        return "\n".join([verdict, *(f"  {reason}" for reason in self.reasons)])
+        return "\n".join([verdict, *(f"  {reason}" for reason in self.shown_reasons)])
 
 
 class Judge:
@@ -124,31 +138,51 @@ class Judge:
         *,
         encoder: Any = None,
         source: Any = None,
-        strength: float = STRENGTH,
+        pull: float | None = None,
         about: dict[str, Any] | None = None,
     ) -> Self:
-        """Fit a judge to pairs of one's own, in seconds.
+        """Fit a judge to pairs of one's own, in seconds, from the one in the package.
 
         There is a label for each pair: 1 or True where both say the same, else 0; both must occur. ``about``
-        goes into the judge's file and may name data and licences. ``strength`` is that of the ridge for a
-        thousand pairs, from 1e-6 to 1e9. A UserError names the argument that is wrong.
+        goes into the judge's file and may name data and licences. ``pull``, from 1e-6 to 1e9, is the strength
+        of the ridge that draws the weights to those of the judge in the package; by default the pairs choose
+        it (:meth:`Weights.fit_on`). Then :meth:`broken_checks` are looked for, and logged. A UserError names
+        the argument that is wrong.
         """
-        pair_list, label_list = read_pairs(pairs, "Judge.fit"), read_elements(labels, "Judge.fit", "labels")
-        for number, label in enumerate(label_list):
-            if not isinstance(label, Real | np.bool_) or label not in (0, 1):
-                raise UserError(f"Judge.fit: label {number}, {describe_value(label)}, is neither 0 nor 1")
-        if len(label_list) != len(pair_list) or len({int(label) for label in label_list}) < 2:
-            raise UserError("Judge.fit: labels: one for each pair, 0 or 1, and both must occur")
-        if not isinstance(strength, Real) or not 1e-6 <= strength <= 1e9:
-            raise UserError(f"Judge.fit: strength: {describe_value(strength)} is not from 1e-6 to 1e9")
+        pair_list, label_list = _read_labelled(pairs, labels, "Judge.fit")
+        if pull is not None and (not isinstance(pull, Real) or not 1e-6 <= pull <= 1e9):
+            raise UserError(f"Judge.fit: pull: {describe_value(pull)} is not from 1e-6 to 1e9")
         if not isinstance(about or {}, Mapping):
             raise UserError(f"Judge.fit: about: {describe_value(about)} is no mapping")
         source = _source_for(encoder, source)
         _, numbers_nF = read_numbers(pair_list, source, encoder)
-        about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(pair_list)}
-        label_n = np.array([int(label) for label in label_list])
-        weights = Weights.fit(numbers_nF, label_n, strength=float(strength), about=about)
-        return cls(weights, encoder, source)
+        start = Weights.load(JUDGE_FOLDER / "pairs.json")
+        if encoder is not None:
+            start = start.with_scale_of("topic", numbers_nF)
+        about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(pair_list), "start": start.about}
+        weights = start.fit_on(numbers_nF, np.array(label_list), pull=pull, about=about)
+        wrong_before = cls(start, encoder, source).broken_checks()
+        wrong_now = cls(weights, encoder, source).broken_checks()
+        broken = [check for check in wrong_now if check not in wrong_before]
+        for check in broken:
+            logging.getLogger(LOGGER).warning(
+                "Judge.fit: what the judge in the package knows is lost: %s", check
+            )
+        return cls(replace(weights, about={**weights.about, "broken checks": broken}), encoder, source)
+
+    def broken_checks(self) -> list[str]:
+        """Return those of the package's checks on which this judge is wrong.
+
+        They are sixty pairs: a sentence and itself but for its form, opposites, exchanged words, passives,
+        negation.
+        """
+        rows = [row.cells for row in read_table(CHECKS, ("kind", "label", "sentence1", "sentence2"))]
+        judgements = self.pairs([row[2:] for row in rows])
+        return [
+            f"{kind}: {a} | {b}"
+            for (kind, label, a, b), judgement in zip(rows, judgements, strict=True)
+            if (judgement.probability > 0.5) != (label == "1")
+        ]
 
     def save(self, path: Path | str) -> None:
         """Write the judge as JSON, without the encoder."""
@@ -178,6 +212,20 @@ class Judge:
             Judgement(a, b, float(chance_n[pair]), numbers[pair], pair_facts, pair)
             for pair, (a, b) in enumerate(pair_list)
         ]
+
+
+def _read_labelled(
+    pairs: Iterable[Sequence[Any]], labels: Sequence[object], caller: str
+) -> tuple[list[tuple[Text, Text]], list[int]]:
+    """Return pairs and their labels, as many, of which both occur; all else is a UserError."""
+    pair_list, label_list = read_pairs(pairs, caller), read_elements(labels, caller, "labels")
+    for number, label in enumerate(label_list):
+        if not isinstance(label, Real | np.bool_) or label not in (0, 1):
+            raise UserError(f"{caller}: label {number}, {describe_value(label)}, is neither 0 nor 1")
+    whole_labels = [int(label) for label in label_list]
+    if len(whole_labels) != len(pair_list) or len(set(whole_labels)) < 2:
+        raise UserError(f"{caller}: labels: one for each pair, 0 or 1, and both must occur")
+    return pair_list, whole_labels
 
 
 def _normalise(text: Text) -> str:

@@ -5,6 +5,7 @@ import re
 import time
 import unicodedata
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from multiview.judge import NUMBERS, Judge, facts
 from multiview.judge.__main__ import cli, read_file
 from multiview.judge.facts import MAX_WORDS
-from multiview.judge.judge import JUDGE_FOLDER, read_numbers
+from multiview.judge.judge import JUDGE_FOLDER, UNHEEDED, read_numbers
 from multiview.judge.weights import Weights, area_under_curve
 from multiview.structure import negation, poles
 from parsing.trees import role_rules
@@ -23,6 +24,7 @@ from runtime.files import read_record, write_record
 
 SAME = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")
 SWAPPED = ("The lawyer praised the doctor.", "The doctor praised the lawyer.")
+PEOPLE = ("lawyer", "doctor", "nurse", "king")
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +149,7 @@ class Counts:
 
 def test_a_judge_of_ones_own_is_saved_as_json(judge: Judge, tmp_path: Path) -> None:
     pairs = [SAME, SWAPPED, *((a, b) for a in ("He came.", "She left.") for b in ("He came.", "She sang."))]
-    fitted_judge = Judge.fit(pairs, [1, 0, 1, 0, 0, 0], encoder=Counts(), source=judge.source, strength=0.1)
+    fitted_judge = Judge.fit(pairs, [1, 0, 1, 0, 0, 0], encoder=Counts(), source=judge.source, pull=0.1)
     fitted_judge.save(tmp_path / "own.json")
     loaded_judge = Judge.load(tmp_path / "own.json", encoder=Counts(), source=judge.source)
     same, loaded = ([p.probability for p in one.pairs(pairs)] for one in (fitted_judge, loaded_judge))
@@ -158,6 +160,32 @@ def test_a_judge_of_ones_own_is_saved_as_json(judge: Judge, tmp_path: Path) -> N
             Judge.load(tmp_path / "own.json", encoder=encoder, source=judge.source)
     with pytest.raises(UserError, match="was fitted beside no encoder"):
         Judge.load("pairs-with-mrpc", encoder=Counts(), source=judge.source)
+
+
+def test_a_fit_keeps_what_its_pairs_do_not_speak_of_and_tells_what_broke(judge: Judge, caplog) -> None:
+    people = [*permutations(PEOPLE, 2)]
+    passives = [(f"The {a} praised the {b}.", f"The {b} was praised by the {a}.") for a, b in people]
+    pairs = [*passives, *((f"The {a} praised the {b}.", f"The {b} praised the {a}.") for a, b in people)]
+    own = Judge.fit(pairs, [1] * len(people) + [0] * len(people), source=judge.source)
+    about = own.weights.about
+    assert about["broken checks"] == [] == caplog.messages
+    assert about["start"] == judge.weights.about and about["pairs"] == len(pairs)
+    opposites = [
+        ("Switch the camera on.", "Switch the camera off."),
+        ("The film is good.", "The film is bad."),
+    ]
+    wrong = Judge.fit([*opposites, *pairs], [1, 1, *[0] * len(pairs)], source=judge.source, pull=1e-3)
+    broken = wrong.weights.about["broken checks"]
+    assert "opposite: Turn on the heating. | Turn off the heating." in broken
+    assert set(broken) <= set(wrong.broken_checks()) and not set(broken) & set(judge.broken_checks())
+    assert [check in " ".join(caplog.messages) for check in broken] == [True] * len(broken)
+    judgement = wrong(*opposites[0])
+    assert judgement.probability > 0.5 and f"opposite: on | off{UNHEEDED}" in str(judgement)
+    assert UNHEEDED not in str(judge(*opposites[0]))
+
+
+def test_the_judge_in_the_package_knows_its_checks(judge: Judge) -> None:
+    assert len(judge.broken_checks()) <= 2
 
 
 TWO = [SAME, SWAPPED]
@@ -175,10 +203,7 @@ TWO = [SAME, SWAPPED]
         (TWO, [1, [0, 1]], {}, "label 1, .* is neither 0 nor 1"),
         (TWO, np.ma.array([1, 0], mask=[False, True]), {}, "label 1"),
         (TWO, [float("nan"), 1], {}, "label 0"),
-        *(
-            (TWO, [1, 0], {"strength": value}, "strength")
-            for value in (0, -1, float("nan"), 1e-300, "3", None)
-        ),
+        *((TWO, [1, 0], {"pull": value}, "pull") for value in (0, -1, float("nan"), 1e-300, "3")),
         *((TWO, [1, 0], {"encoder": encoder}, "encode") for encoder in (3, "builtin", Counts)),
         (TWO, [1, 0], {"source": "builtin"}, "source|encode"),
         (TWO, [1, 0], {"about": "mine"}, "about"),

@@ -1,0 +1,77 @@
+"""The weights of a judge that is fitted to pairs of one's own."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from multiview.judge import NUMBERS, Judge
+from multiview.judge.judge import JUDGE_FOLDER
+from multiview.judge.weights import LEAST_SLOPE, PULLS, Weights, _design
+
+
+def start() -> Weights:
+    return Weights.load(JUDGE_FOLDER / "pairs.json")
+
+
+def drawn(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of pairs spread as the package's judge knows them, and labels that are noise."""
+    generator = np.random.default_rng(seed)
+    first = start()
+    numbers = generator.normal(first.mean, first.deviation, (count, len(NUMBERS)))
+    return numbers, (generator.random(count) < 0.5).astype(float)
+
+
+def test_the_fit_is_that_of_an_optimiser_that_knows_nothing() -> None:
+    numbers, labels = drawn(40)
+    first, pull = start(), 20.0
+    design = _design(numbers, np.array(first.mean), np.array(first.deviation))
+    own = np.array(first.weight)
+
+    def least(design: np.ndarray, centre: np.ndarray, ridge: float) -> np.ndarray:
+        def loss(weight: np.ndarray) -> float:
+            score, distance = design @ weight, weight - centre
+            return float((np.logaddexp(0, score) - labels * score).sum() + ridge / 2 * (distance**2).sum())
+
+        def gradient(weight: np.ndarray) -> np.ndarray:
+            return design.T @ (expit(design @ weight) - labels) + ridge * (weight - centre)
+
+        options = {"maxiter": 10_000, "ftol": 1e-15, "gtol": 1e-9}
+        return minimize(loss, centre, jac=gradient, method="L-BFGS-B", options=options).x
+
+    level, slope = least(np.column_stack([np.ones(40), design @ own]), np.array([0.0, 1.0]), 1.0)
+    slope = max(slope, LEAST_SLOPE)
+    shift = np.eye(len(own))[0] * level
+    expected = (least(design, slope * own + shift, pull) - shift) / slope
+    np.testing.assert_allclose(first.fit_on(numbers, labels, pull=pull).weight, expected, atol=1e-3)
+
+
+def test_pairs_that_agree_take_the_strongest_pull_and_many_of_another_rule_a_weak_one() -> None:
+    numbers, _ = drawn(60)
+    agreeing = (np.random.default_rng(2).random(60) < start().probabilities(numbers)).astype(float)
+    assert start().fit_on(numbers, agreeing).about["pull"] == PULLS[0]
+    numbers, _ = drawn(1500)
+    place = list(NUMBERS).index("words")
+    rule = (numbers[:, place] < start().mean[place]).astype(float)
+    fitted = start().fit_on(numbers, rule)
+    assert fitted.about["pull"] <= PULLS[2]
+    new, _ = drawn(500, seed=1)
+    is_below = new[:, place] < start().mean[place]
+    assert ((fitted.probabilities(new) > 0.5) == is_below).mean() > 0.8
+
+
+def test_a_wrong_and_sure_start_does_not_overshoot() -> None:
+    numbers, _ = drawn(300)
+    wrong = (start().probabilities(numbers) < 0.5).astype(float)
+    fitted = start().fit_on(numbers, wrong, pull=1e-3)
+    assert ((fitted.probabilities(numbers) > 0.5) == (wrong == 1)).mean() > 0.99
+
+
+def test_the_cosine_of_an_encoder_gets_a_scale_of_its_own() -> None:
+    numbers, _ = drawn(50)
+    scaled = start().with_scale_of("topic", numbers)
+    place = list(NUMBERS).index("topic")
+    assert scaled.mean[place] == pytest.approx(numbers[:, place].mean())
+    assert scaled.deviation[place] == pytest.approx(numbers[:, place].std())
+    assert scaled.weight == start().weight and scaled.mean[:place] == start().mean[:place]
+    assert Judge(scaled).weights is scaled
