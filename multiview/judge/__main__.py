@@ -2,11 +2,13 @@
 
     python -m multiview.judge "How do I enable 2FA?" "How do I disable 2FA?"
     python -m multiview.judge pairs.tsv
+    python -m multiview.judge pairs.tsv --labels
 
 A file has two sentences a row, with a tab between them, and perhaps a label, 1 where both say the same, else
 0. A first line may name the columns, ``sentence1``, ``sentence2`` and ``label``, perhaps among others. For
 each row the command prints the probability, both sentences and the reasons; with labels the last line
-says how often they are met.
+says how often they are met. ``--labels`` prints instead which share of the accepted pairs say the same, and
+which share of those that do are accepted, for thresholds; and draws the curve to ``pairs.tsv.png``.
 """
 
 import os
@@ -21,9 +23,11 @@ from tyro.conf import Positional, arg
 from corpora.inputs import bad_row, text_lines
 from corpora.training_pairs import unquote
 from multiview.judge.judge import Judge
+from multiview.judge.thresholds import curve, upper_bound
 from multiview.judge.weights import area_under_curve
 from runtime.cli import Command, configuration
-from runtime.errors import UserError, printable
+from runtime.errors import MissingExtraError, UserError, printable
+from runtime.files import atomic_path, output_file
 
 COLUMNS = ("sentence1", "sentence2")
 
@@ -38,6 +42,8 @@ class JudgeConfig:
     """Another sentence."""
     judge: str = "pairs"
     """pairs; pairs-with-mrpc, for research only; or the JSON file of a judge of your own."""
+    labels: bool = False
+    """Print precision against hit rate of a file with labels, and draw it to FILE.png."""
 
 
 def read_file(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
@@ -79,6 +85,33 @@ def agreement(probabilities: Sequence[float], labels: Sequence[int]) -> str:
     return f"{text}, of {len(label_n)} pairs"
 
 
+def show_curve(probabilities: Sequence[float], labels: Sequence[int], picture: Path) -> None:
+    """Print precision and threshold for hit rates of 10 to 100 %, and draw the whole curve."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("matplotlib", "report") from None
+
+    is_same_n = np.array(labels) > 0
+    threshold_T, accepted_T, false_T = curve(np.array(probabilities), is_same_n)
+    hit_rate_T, precision_T = (accepted_T - false_T) / is_same_n.sum(), 1 - false_T / accepted_T
+    print("hit rate  precision  95 % bound  threshold")
+    for wanted in range(10, 101, 10):
+        place = int((hit_rate_T < wanted / 100 - 1e-9).sum())
+        bound = 1 - upper_bound(false_T[place], accepted_T[place])
+        rates = (hit_rate_T[place], precision_T[place], bound)
+        print("{:7.1f}%  {:8.1f}%  {:9.1f}%".format(*(100 * float(r) for r in rates)), end="")
+        print(f"  {threshold_T[place]:9.4f}")
+    figure = Figure(figsize=(5, 4), layout="constrained")
+    axis = figure.subplots()
+    axis.plot(100 * hit_rate_T, 100 * precision_T)
+    axis.set(xlabel="hit rate, %", ylabel="precision, %", xlim=(0, 100))
+    axis.grid(alpha=0.3)
+    with atomic_path(picture) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+    print(picture)
+
+
 def main(config: JudgeConfig) -> None:
     """Print judgements."""
     if config.b is not None:
@@ -88,7 +121,13 @@ def main(config: JudgeConfig) -> None:
     if not os.path.exists(config.a):  # unlike Path.exists, false for a sentence longer than a name may be
         raise UserError(f"{config.a}: no such file; to judge two sentences, give both, each in quotes")
     pairs, labels = read_file(Path(config.a))
+    if config.labels and len(set(labels)) < 2:
+        raise UserError(f"{config.a}: --labels needs labels, 0 and 1")
+    picture = output_file(Path(f"{config.a}.png")) if config.labels else None
     judgements = Judge.load(config.judge).pairs(pairs)
+    if picture is not None:
+        show_curve([judgement.probability for judgement in judgements], labels, picture)
+        return
     for (a, b), judgement in zip(pairs, judgements, strict=True):
         cells = (f"{judgement.probability:.4f}", a, b, "; ".join(judgement.shown_reasons))
         print(*map(printable, cells), sep="\t")

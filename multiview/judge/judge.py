@@ -18,6 +18,7 @@ import numpy as np
 from corpora.characters import plain
 from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
+from multiview.judge.thresholds import Threshold, choose_threshold
 from multiview.judge.weights import NUMBERS, Floats, Weights
 from runtime.cli import LOGGER
 from runtime.errors import UserError
@@ -183,6 +184,24 @@ class Judge:
             for (kind, label, a, b), judgement in zip(rows, judgements, strict=True)
             if (judgement.probability > 0.5) != (label == "1")
         ]
+
+    def threshold(
+        self, pairs: Iterable[Sequence[Any]], labels: Sequence[object], *, precision: float = 0.99
+    ) -> Threshold:
+        """Find the probability from which on a share ``precision`` of the accepted pairs say the same.
+
+        The pairs must be as the judge will meet them, such as what a cache finds by cosine. The threshold is
+        chosen on one half and counted on the other; it goes into the judge's file. A UserError says what the
+        pairs show where it is less.
+        """
+        pair_list, label_list = _read_labelled(pairs, labels, "judge.threshold")
+        if not isinstance(precision, Real) or not 0.5 <= precision < 1:
+            raise UserError(f"judge.threshold: precision: {describe_value(precision)} is not from 0.5 to 1")
+        chance_n = np.array([judgement.probability for judgement in self.pairs(pair_list)])
+        found = choose_threshold(chance_n, np.array(label_list) > 0, float(precision))
+        about = {**self.weights.about, "threshold": {"precision": float(precision), **found._asdict()}}
+        self.weights = replace(self.weights, about=about)
+        return found
 
     def save(self, path: Path | str) -> None:
         """Write the judge as JSON, without the encoder."""

@@ -7,6 +7,7 @@ import unicodedata
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -350,6 +351,36 @@ def test_area_under_the_curve_counts_pairs() -> None:
     score, is_same = np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, True, False, True])
     wins = [(a > b) + (a == b) / 2 for a in score[is_same] for b in score[~is_same]]
     assert area_under_curve(score, is_same) == pytest.approx(np.mean(wins))
+
+
+def test_a_threshold_is_kept_in_the_judges_file(tmp_path: Path, monkeypatch) -> None:
+    own = Judge.load()
+    score = np.random.default_rng(0).random(2000)
+    monkeypatch.setattr(Judge, "pairs", lambda self, pairs: [SimpleNamespace(probability=p) for p in score])
+    found = own.threshold([SAME] * 2000, score > 0.3, precision=0.98)
+    own.save(tmp_path / "own.json")
+    kept = Judge.load(tmp_path / "own.json", source=own.source).weights.about["threshold"]
+    assert kept == {"precision": 0.98, **found._asdict()} and 0.3 < found.threshold < 0.35
+    for precision in (1, 0.2, "x", None):
+        with pytest.raises(UserError, match="precision"):
+            own.threshold(TWO, [1, 0], precision=precision)
+    with pytest.raises(UserError, match="both must occur"):
+        own.threshold([SAME], [1])
+    with pytest.raises(UserError, match=r"[01] pairs that say the same"):
+        own.threshold([SAME] * 2000, [1] + [0] * 1999)
+
+
+def test_the_command_draws_precision_against_hit_rate(tmp_path: Path, capsys, refusal) -> None:
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join("\t".join(row) + "\n" for row in ((*SAME, "1"), (*SWAPPED, "0"))))
+    assert cli([str(file), "--labels"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["hit", "rate", "precision"] and len(lines) == 12
+    assert lines[1].split()[:2] == ["100.0%", "100.0%"]
+    assert (tmp_path / "pairs.tsv.png").read_bytes()[:4] == b"\x89PNG" and lines[-1] == f"{file}.png"
+    file.write_text("\t".join(SAME) + "\n")
+    assert "--labels needs labels, 0 and 1" in refusal(cli, file, "--labels")
 
 
 PINNED = {

@@ -1,0 +1,85 @@
+"""From which probability on a judge may be believed, with a bound on how often it is then wrong.
+
+Legend of dimension suffixes: n pairs, T thresholds.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from runtime.errors import UserError
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+CONFIDENCE = 0.95
+CHOOSING_CONFIDENCES = (0.999, 0.99, CONFIDENCE)
+"""The threshold is chosen by the first of these that any reaches: at 0.95 the other half often shows less."""
+
+
+class Threshold(NamedTuple):
+    """A probability from which on pairs are accepted, and what was counted with it on other pairs."""
+
+    threshold: float
+    hit_rate: float
+    """The share of the pairs that say the same which are accepted."""
+    false_hit_bound: float
+    """A bound, with 95 % confidence, on the share of the accepted pairs that do not say the same."""
+    accepted: int
+    false_hits: int
+
+
+def upper_bound(
+    false_hits: NDArray[Any] | int, accepted: NDArray[Any] | int, confidence: float = CONFIDENCE
+) -> Any:
+    """Return the one-sided bound of Clopper and Pearson (1934) on a rate, 1 where nothing was accepted."""
+    accepted = np.asarray(accepted)
+    bound = beta.ppf(confidence, np.asarray(false_hits) + 1, np.maximum(accepted - false_hits, 1e-9))
+    return np.where(accepted > false_hits, bound, 1.0)
+
+
+def curve(score_n: Floats, is_same_n: Flags) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+    """Return each threshold, the highest first, how many pairs it accepts, and how many wrongly: [T]."""
+    order_n = np.argsort(-score_n, kind="stable")
+    score_n, is_same_n = score_n[order_n], is_same_n[order_n]
+    is_last_n = np.append(score_n[1:] < score_n[:-1], True)
+    accepted_n, false_n = np.arange(1, len(score_n) + 1), np.cumsum(~is_same_n)
+    return score_n[is_last_n], accepted_n[is_last_n], false_n[is_last_n]
+
+
+def choose_threshold(score_n: Floats, is_same_n: Flags, precision: float) -> Threshold:
+    """Choose the threshold of most hits on one half of the pairs, drawn at random, and count on the other.
+
+    A UserError says so where the pairs are too few, or the scores too poor, to show the precision.
+    """
+    half_n = np.random.default_rng(0).permutation(len(score_n)) % 2 == 0
+    threshold_T, accepted_T, false_T = curve(score_n[half_n], is_same_n[half_n])
+    allowed = 1 - precision
+    most = min(int(is_same_n[half_n].sum()), int(is_same_n[~half_n].sum()))
+    best = 1 - float(upper_bound(0, most))
+    needed = int(np.ceil(np.log(1 - CONFIDENCE) / np.log(precision)))
+    if best < precision:
+        raise UserError(
+            f"judge.threshold: {most} pairs that say the same, in a half, show {100 * best:.1f} % at best, "
+            f"without a false hit; {100 * precision:g} % takes {needed}"
+        )
+    for confidence in CHOOSING_CONFIDENCES:
+        is_shown_T = upper_bound(false_T, accepted_T, confidence) <= allowed
+        if is_shown_T.any():
+            break
+    else:
+        raise UserError(
+            f"judge.threshold: no threshold shows {100 * precision:g} % on the half it is chosen on"
+        )
+    threshold = float(threshold_T[np.flatnonzero(is_shown_T)[-1]])
+    is_accepted_n, is_same_n = score_n[~half_n] >= threshold, is_same_n[~half_n]
+    accepted, false_hits = int(is_accepted_n.sum()), int((is_accepted_n & ~is_same_n).sum())
+    bound = float(upper_bound(false_hits, accepted))
+    if bound > allowed:
+        raise UserError(
+            f"judge.threshold: from {threshold:.4f} on, chosen on one half, the other has {false_hits} false "
+            f"of {accepted} hits, which show {100 * (1 - bound):.1f} %, not {100 * precision:g} %"
+        )
+    hit_rate = float((is_accepted_n & is_same_n).sum() / is_same_n.sum())
+    return Threshold(threshold, hit_rate, bound, accepted, false_hits)
