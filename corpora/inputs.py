@@ -160,7 +160,9 @@ def input_hash(root: Path, files: list[Path]) -> str:
 
 def is_stream(path: Path) -> bool:
     """Tell whether a path can be read only once: ``-``, standard input, or a pipe as in ``<(zcat x.gz)``."""
-    return path == STANDARD_INPUT or path.is_fifo()
+    with contextlib.suppress(OSError):  # a name that is too long; what opens the path says so
+        return path == STANDARD_INPUT or path.is_fifo()
+    return False
 
 
 @contextlib.contextmanager

@@ -7,10 +7,11 @@
                                     the column may also be called ``label``
 ==================================  =================================================================
 
-``query`` or ``question`` stands for ``anchor`` as well, and ``relevant`` or ``answer`` for ``positive``. The
-format is that of the file's suffix: CSV (``.csv``, quoted as usual), JSON Lines (``.jsonl``, an object a
-line), else TSV, whose first line names the columns; a cell in quotes loses them. Further columns are ignored,
-compressed files are unpacked. A row that cannot be used is an error that names file and line.
+``query`` or ``question`` stands for ``anchor`` as well, and ``relevant`` or ``answer`` for ``positive``; a
+file has one of them. The format is that of the file's suffix: CSV (``.csv``, quoted as usual), JSON Lines
+(``.jsonl``, an object a line), else TSV, whose first line names the columns; a cell in quotes loses them.
+Further columns are ignored, compressed files are unpacked. A row that cannot be used is an error that names
+file and line.
 """
 
 import csv
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from corpora.characters import plain
 from corpora.inputs import bad_row, input_hash, parse_number, stem, text_lines
 from runtime.errors import UserError
 from runtime.files import json_digest, parse_json
@@ -93,8 +95,8 @@ class PairSet:
 
 
 def same(text: str) -> str:
-    """Return what a sentence shares with its copies: capitals and white space do not count."""
-    return " ".join(text.split()).casefold()
+    """Return what a sentence shares with its copies: capitals, white space and print forms do not count."""
+    return " ".join(plain(text).split()).casefold()
 
 
 def connect(rows: Iterable[Sequence[str]]) -> dict[str, int]:
@@ -121,11 +123,13 @@ def read_pairs(files: Sequence[Path]) -> PairSet:
     examples: list[Example] = []
     for path in files:
         before = len(examples)
-        examples += (_example(path, line, cells) for line, cells in _rows(path))
+        for line, cells in _rows(path):
+            examples.append(_example(path, line, cells))
+            if (examples[-1].grade is None) != (examples[0].grade is None):
+                first = f"the first row of {files[0]}"
+                raise UserError(f"{path}:{line}: has other columns than {first}; all need one form ({FORMS})")
         if len(examples) == before:
             raise UserError(f"{path}: holds no rows")
-        if (examples[before].grade is None) != (examples[0].grade is None):
-            raise UserError(f"{path}: has other columns than {files[0]}; all files need one form ({FORMS})")
     pairs = PairSet(examples, list(map(str, files)), json_digest([input_hash(p, [p]) for p in files], 64))
     if pairs.is_graded and len({example.grade for example in examples}) < 2:
         raise UserError(
@@ -155,6 +159,8 @@ def _rows(path: Path) -> Iterator[tuple[int, _Cells]]:
             cells = [cell.strip() if is_csv else unquote(cell.strip()) for cell in row]
             if not header:
                 header = cells
+                if twice := sorted({name for name in filter(None, header) if header.count(name) > 1}):
+                    raise UserError(f"{path}:{table.line_num}: two columns are called {twice[0]}; rename one")
             elif any(cells):
                 if len(cells) != len(header):
                     raise bad_row(
@@ -177,12 +183,19 @@ def _example(path: Path, line: int, cells: _Cells) -> Example:
     anchors, positives, grades = (
         [name for name in names if name in cells] for names in (_ANCHORS, _POSITIVES, _GRADES)
     )
-    if anchors and positives:
+    is_pair, is_graded = (
+        bool(anchors and positives),
+        bool({"sentence1", "sentence2"} <= cells.keys() and grades),
+    )
+    columns = f"{path}:{line}: columns {', '.join(map(str, cells)) or 'none'}"
+    if not (is_pair or is_graded):
+        raise UserError(f"{columns}; needs {FORMS}")
+    if is_pair + is_graded > 1 or (len(anchors) + len(positives) > 2 if is_pair else len(grades) > 1):
+        raise UserError(f"{columns}: some mean the same; leave one form ({FORMS})")
+    if is_pair:
         negatives = [name for name in cells if name.startswith("negative") and cells[name] not in ("", None)]
         names = (anchors[0], positives[0], *negatives)
         return Example(tuple(_text(path, line, cells, name) for name in names))
-    if not ({"sentence1", "sentence2"} <= cells.keys() and grades):
-        raise UserError(f"{path}:{line}: columns {', '.join(map(str, cells)) or 'none'}; needs {FORMS}")
     value = cells[grades[0]]
     grade = parse_number(str(value)) if isinstance(value, int | float | str) else None
     if grade is None:
@@ -192,6 +205,6 @@ def _example(path: Path, line: int, cells: _Cells) -> Example:
 
 def _text(path: Path, line: int, cells: _Cells, name: str) -> str:
     value = cells[name]
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not plain(value).strip():
         raise bad_row(path, line, f"a sentence in column {name}", str(value))
     return value.strip()

@@ -38,6 +38,7 @@ LOCK = ".lock"
 """The name of the lock in a folder that a command owns; see :func:`lock_folder`."""
 BLOCK_ROWS = 65_536
 """Rows of an array that are checked at a time."""
+STANDARD_OUTPUT = Path("-")
 SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
 """Folders whose files are devices, streams and switches, even where they look like regular files."""
 
@@ -78,6 +79,8 @@ def output_file(path: Path) -> Path:
 
     What runs that were killed while they wrote it have left beside it is removed.
     """
+    if path == STANDARD_OUTPUT:
+        raise UserError("-: is not a regular file, and standard output takes none; give another name")
     place = Path(path)
     for _ in range(40):  # links, as many as Linux follows
         folder = place.parent.resolve()
@@ -189,8 +192,8 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
     new_folders: list[Path] = []
     try:
         resolved = folder.resolve()
-        if len(resolved.parts) == 1 or is_of_system(resolved):
-            raise UserError(f"{folder}: the system's own folder; choose another {option}")
+        if folder == STANDARD_OUTPUT or len(resolved.parts) == 1 or is_of_system(resolved):
+            raise UserError(f"{folder}: standard output, or the system's own folder; choose another {option}")
         if not wait:
             new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)

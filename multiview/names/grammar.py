@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from parsing.names import stay
 from runtime.errors import UserError
 from runtime.folders import current_folder
 
@@ -116,6 +117,17 @@ class Name:
         }
         prefix = f"{self.prefix}:" if self.prefix else ""
         return prefix + base + "".join(f"?{key}={value}" for key, value in options.items() if value)
+
+    def staying(self) -> "Name":
+        """Return the same name for any working folder: its files are read later, perhaps in another."""
+        paths = {"expand": self.expand, "vectors": self.vectors, "corpus": self.corpus}
+        return replace(
+            self,
+            base=self.base if self.is_random else stay(self.base),
+            scale=stay(self.scale) if self.scale_trees else self.scale,
+            inner=self.inner and self.inner.staying(),
+            **{option: path and path.absolute() for option, path in paths.items()},
+        )
 
     @property
     def is_random(self) -> bool:

@@ -82,6 +82,11 @@ class Places:
     parsers: Mapping[str, str] = field(default_factory=dict)
     """Parsers of the other sentences, by annotation, where they are not the builtin ones."""
 
+    def __post_init__(self) -> None:
+        """Keep the parsers' names for any working folder."""
+        parsers = {need: stay(parser) for need, parser in self.parsers.items()}
+        object.__setattr__(self, "parsers", parsers)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NamedEncoder:
@@ -274,7 +279,7 @@ class NamedEncoder:
 
 def named(name: Name | str, seed: int = 0, places: Places = Places()) -> NamedEncoder:
     """Return the encoder that a name means, without loading it; ``seed`` is that of random encoders."""
-    name = parse_name(name) if isinstance(name, str) else name
+    name = (parse_name(name) if isinstance(name, str) else name).staying()
     return replace(CONSTRUCTORS[name.prefix](name, seed), places=places)
 
 
@@ -334,12 +339,11 @@ def _without_prefix(name: Name, seed: int) -> NamedEncoder:
 
 def _on_disk(name: Name, path: Path) -> NamedEncoder:
     """Return the encoder of a file or folder: a format in config.json tells ours from a transformer."""
-    base = stay(name.base)
     if path.suffix == ".npz" and path.is_file():
-        load = functools.partial(precomputed, path.absolute())
+        load = functools.partial(precomputed, path)
         return _named(name, "vectors", load, sha256_file(path), takes_tokens=False)
     if path.is_file():
-        return _named(name, "words", lambda device: Bag(lookup_of(base)), sha256_file(path))
+        return _named(name, "words", lambda device: Bag(lookup_of(name.base)), sha256_file(path))
     config = path / "config.json"
     values = read_json(config) if config.is_file() else None
     is_ours = isinstance(values, dict) and "format" in values and "views" in values
@@ -349,7 +353,7 @@ def _on_disk(name: Name, path: Path) -> NamedEncoder:
     return _named(
         name,
         "multiview",
-        functools.partial(MultiViewEncoder.load, base),
+        functools.partial(MultiViewEncoder.load, name.base),
         model_sha256(path),
         has_own_features=bool(record.readout or record.structure or record.scale),
         default_share=record.structure,
@@ -363,10 +367,9 @@ def _of_library(name: Name, folder_hash: str | None = None) -> NamedEncoder:
         content = folder_hash or [name.base, version("sentence-transformers")]
     except ModuleNotFoundError:
         raise MissingExtraError("sentence-transformers", "burt") from None
-    base = stay(name.base)
 
     def load(device: str | None) -> Function:
-        model = load_pretrained(base, all_modules=True, device=str(pick_device(device)))
+        model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))
         return Function(functools.partial(encode_texts, model, name.base, batch_size=BATCH))
 
     return _named(name, "sentence-transformers", load, content, takes_tokens=False)

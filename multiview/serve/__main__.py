@@ -8,8 +8,11 @@ and ``/``, a page to try it on (docs/serving.md). SIGTERM ends it when what it h
 the models anew.
 """
 
+import contextlib
 import sys
 
+from corpora.inputs import is_stream
+from multiview.encode import SentenceInput
 from multiview.serve.config import ServeConfig
 from runtime.cli import Command
 from runtime.errors import MissingExtraError, UserError
@@ -21,8 +24,12 @@ def main(config: ServeConfig) -> None:
 
     model_record(model_folder(config.model))  # refused now, not by a process later
     config.token()
-    if config.index is not None and not config.index.exists():
-        raise UserError(f"--index {config.index}: no such file or folder")
+    if config.index is not None:
+        if is_stream(config.index):
+            raise UserError(
+                f"--index {config.index}: a stream, but every worker reads it; write it to a file"
+            )
+        SentenceInput(config.index)
     try:
         import uvicorn
 
@@ -51,7 +58,8 @@ def main(config: ServeConfig) -> None:
             timeout_graceful_shutdown=round(config.timeout) + 1,
         )
     )
-    server.run()
+    with contextlib.suppress(SystemExit):  # of uvicorn, when it cannot listen
+        server.run()
     if not server.started:
         raise UserError(f"--host {config.host} --port {config.port}: cannot be listened at")
 

@@ -87,7 +87,7 @@ class Service:
     def __init__(self, config: ServeConfig) -> None:
         self.config, self.token = config, config.token()
         self.queue = WorkQueue(
-            (config.model, config.index, config.max_length),
+            (config.model, config.index, config.max_length, config.max_inputs),
             workers=config.workers, max_batch=config.max_batch, size=config.queue, timeout=config.timeout,
         )  # fmt: skip
         self.registry = CollectorRegistry()
@@ -122,7 +122,10 @@ class Service:
             Route(path, self._measured(path, handler), methods=["POST"]) for path, handler in posts.items()
         ]
         routes += [Route(path, self._measured(path, handler)) for path, handler in gets.items()]
-        handlers = {HTTPException: lambda request, raised: error(raised.status_code, str(raised.detail))}
+        handlers = {
+            HTTPException: lambda request, raised: error(raised.status_code, str(raised.detail)),
+            Exception: lambda request, raised: error(500, "a fault of this server, which its log explains"),
+        }
         return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)
 
     @contextlib.asynccontextmanager
@@ -153,8 +156,10 @@ class Service:
         return measured
 
     async def _answered(self, request: Request, handler: Handler) -> Response:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        asks = bool(self.token) and request.url.path not in OPEN_PATHS
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else ""
+        # Not the path of request.url, which is made of the Host that the client sends.
+        asks = bool(self.token) and request.scope["path"] not in OPEN_PATHS
         if asks and not hmac.compare_digest(given.encode(), self.token.encode()):
             return error(401, "this server asks for a token: Authorization: Bearer TOKEN")
         try:
@@ -182,13 +187,11 @@ class Service:
             if len(body) > self.config.max_bytes:
                 raise HTTPException(413, f"a request has at most {self.config.max_bytes:,} bytes here")
         try:
-            content = json.loads(body)
-        except ValueError:
-            raise HTTPException(400, "the request is not JSON in UTF-8") from None
-        try:
-            return form.model_validate(content)
+            return form.model_validate_json(bytes(body))
         except ValidationError as invalid:
             fault = invalid.errors(include_url=False)[0]
+            if fault["type"] == "json_invalid":
+                raise HTTPException(400, f"the request is not JSON in UTF-8 ({fault['msg']})") from None
             place = ".".join(
                 str(part) for part in fault["loc"] if not str(part).startswith(("list[", "constr"))
             )

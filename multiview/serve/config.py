@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
+from annotated_types import Le
 from tyro.conf import Positional, arg
 
 from runtime.cli import Count, Positive, configuration
 from runtime.errors import UserError
+from runtime.files import check_regular
 
-Port = Annotated[Count, arg(metavar="PORT")]
+Port = Annotated[Count, Le(65_535), arg(metavar="PORT")]
 
 
 @configuration
@@ -28,7 +30,7 @@ class ServeConfig:
     max_batch: Count = 64
     """Most sentences of waiting requests that are encoded together."""
     max_inputs: Count = 2048
-    """Most sentences, documents or pairs of a request."""
+    """Most sentences, documents or pairs of a request, and sentences of a text to search."""
     max_length: Count = 512
     """Most words of a sentence; a longer one is refused."""
     max_bytes: Count = 8_000_000
@@ -46,6 +48,7 @@ class ServeConfig:
         """Return the token that requests must bring, "" if none; a UserError names a file without one."""
         if self.token_file is None:
             return ""
+        check_regular(self.token_file)
         try:
             token = self.token_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:

@@ -12,9 +12,12 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class Form(BaseModel):
-    """A request; unknown fields are ignored, since clients send fields of their own."""
+    """A request; unknown fields are ignored, since clients send fields of their own.
 
-    model_config = ConfigDict(extra="ignore")
+    No value is taken for one of another type, such as true for 1.
+    """
+
+    model_config = ConfigDict(extra="ignore", strict=True)
 
 
 class EmbeddingsRequest(Form):

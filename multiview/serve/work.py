@@ -48,11 +48,12 @@ class Embedding(NamedTuple):
 class Models:
     """The encoder, judge and index of one process."""
 
-    def __init__(self, model: str, index: Path | None, max_length: int) -> None:
+    def __init__(self, model: str, index: Path | None, max_length: int, max_inputs: int) -> None:
         from multiview.model import MultiViewEncoder
 
         self.encoder: MultiViewEncoder = MultiViewEncoder.load(model, "cpu")
-        self.model, self.index_path, self.max_length = model, index, max_length
+        self.model, self.index_path = model, index
+        self.max_length, self.max_inputs = max_length, max_inputs
 
     @cached_property
     def judge(self) -> Judge:
@@ -83,14 +84,14 @@ class Models:
 _models: Models | None = None
 
 
-def open_models(model: str, index: Path | None, max_length: int) -> None:
+def open_models(model: str, index: Path | None, max_length: int, max_inputs: int) -> None:
     """Open this process's models and compute something once, so that the first request does not wait."""
     import torch
 
     global _models
     threading.Thread(target=_end_with_the_server, daemon=True).start()
     torch.set_num_threads(1)  # this process is ours
-    _models = Models(model, index, max_length)
+    _models = Models(model, index, max_length, max_inputs)
     embed(WARM_UP)
     judge([WARM_UP])
     if index is not None:
@@ -202,7 +203,12 @@ def _search(item: SearchItem) -> list[dict[str, Any]]:
         vectors_ND = models().index.vectors_ND
     else:
         sentences = split_text(item.text)
-        vectors_ND = encoder.encode(sentences, show_progress_bar=False)
+        if len(sentences) > models().max_inputs:
+            raise UserError(
+                f"a text of {len(sentences):,} sentences; this server takes {models().max_inputs:,}"
+            )
+        tokens = list(map(models().tokens, sentences))
+        vectors_ND = encoder.encode(tokens, show_progress_bar=False)
     query_1D = encoder.encode([item.query], show_progress_bar=False)
     (hits,) = semantic_search(query_1D, vectors_ND, top_k=max(item.top, NEAREST_JUDGED if item.judged else 1))
     rows: list[dict[str, Any]] = [

@@ -8,7 +8,7 @@ Legend of dimension suffixes: B sentences of a step, P pairs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from multiview.folder.sentence_trees import parse_sentences
 from multiview.training.data import Step, StepSource, move_to_device
 from multiview.training.gradient import MultiViewNetwork
 from multiview.training.objective import Grades, MeaningObjective, pair_targets
+from parsing.trees.batch import ANNOTATIONS
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from runtime.files import json_digest
@@ -54,11 +55,14 @@ def read_pair_sets(config: TrainConfig) -> tuple[PairSet, PairSet] | None:
     return pairs.without(held_out), held_out
 
 
-def parse_pairs(sets: Sequence[PairSet], reader: SentenceReader) -> TreeCache:
-    """Parse the sentences of all sets into a cache of their own, ``runs/pairs/…``, once."""
+def parse_pairs(sets: Sequence[PairSet], reader: SentenceReader, requires: Set[str]) -> TreeCache:
+    """Parse the sentences of all sets into a cache of their own, ``runs/pairs/…``, once.
+
+    ``requires`` are the annotations that the views read.
+    """
     tokens = [reader.tokens(text) for text in _distinct_texts(sets)]
-    needs = sorted(reader.identities)
-    folder = PAIR_TREES / json_digest([tokens, reader.identities], 12)
+    needs = sorted(requires & ANNOTATIONS.keys())
+    folder = PAIR_TREES / json_digest([tokens, reader.identities, needs], 12)
     parse_sentences(tokens, folder, reader, needs, name=folder.name)
     return TreeCache.open(folder)
 

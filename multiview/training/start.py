@@ -77,6 +77,11 @@ class StartModel:
         return SentenceReader(self.model.parsers)
 
     @property
+    def requires(self) -> set[str]:
+        """The annotations that the views read, those that join too."""
+        return {need for view in self.views for need in view_class(view).requires}
+
+    @property
     def encoders(self) -> list[ViewEncoder | None]:
         """The encoders of :attr:`views`; None for those that join."""
         own_encoders = dict(zip(self.model.network.views, self.model.network.encoder_list, strict=True))
@@ -98,9 +103,8 @@ class StartModel:
 
     def check_trees(self, trees: TreeCache) -> None:
         """Refuse trees that lack what a view reads, or that other parsers made than the start's."""
-        requires = {need for view in self.views for need in view_class(view).requires}
         try:
-            self.reader.check_trees(trees, requires)
+            self.reader.check_trees(trees, self.requires)
         except UserError as error:
             raise UserError(f"{error}; or train new views over these trees: --start none") from None
 

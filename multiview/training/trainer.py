@@ -81,7 +81,9 @@ class Trainer:
         self.device = pick_device(config.device, self.distributed.local_rank)
         self.start = StartModel.open(config) if config.goes_on else None
         sets = read_pair_sets(config)
-        pair_trees = parse_pairs(sets, self.start.reader) if self.start and sets else None
+        pair_trees = None
+        if self.start and sets:
+            pair_trees = parse_pairs(sets, self.start.reader, self.start.requires)
         trees = [each for each in (cache, pair_trees) if each is not None]
         self.cache = trees[0]
         """The trees of the text, or without one of the pairs."""

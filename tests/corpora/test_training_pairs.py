@@ -71,6 +71,14 @@ def test_grades_by_either_name(tmp_path: Path) -> None:
         ("x.jsonl", ['{"sentence1": "a", "sentence2": "b", "label": true}'], "a number in column label"),
         ("x.tsv", ["sentence1\tsentence2\tscore", "c\td\tnan"], "a number in column score, found 'nan'"),
         ("x.tsv", ["sentence1\tsentence2\tscore", "c\td\t1", "e\tf\t1"], "every row has the grade 1; at"),
+        ("x.tsv", ["anchor\tpositive\tpositive", "a\tb\tc"], "x.tsv:1: two columns are called positive"),
+        ("x.csv", ["anchor,query,positive", "a,b,c"], "x.csv:2: columns anchor, query, positive: some mean"),
+        ("x.jsonl", ['{"query": "a", "relevant": "b", "answer": "c"}'], "some mean the same"),
+        ("x.tsv", ["sentence1\tsentence2\tscore\tlabel", "a\tb\t1\t0"], "some mean the same"),
+        ("x.tsv", ["query\tanswer\tsentence1\tsentence2\tscore", "a\tb\tc\td\t1"], "some mean the same"),
+        ("x.tsv", ["anchor\tpositive", "\u200b\tb"], "x.tsv:2: expected a sentence in column anchor"),
+        ("x.jsonl", [f'{{"sentence1": "a", "sentence2": "b", "score": {n}}}' for n in (1, 2)]
+         + ['{"anchor": "a", "positive": "b"}'], "x.jsonl:3: has other columns than the first row of"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_named(tmp_path: Path, name: str, lines: list[str], message: str) -> None:
@@ -82,13 +90,13 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, name: str, lines: list[str
 def test_files_of_two_forms_are_refused(tmp_path: Path) -> None:
     first = write(tmp_path / "a.tsv", "anchor\tpositive", "a\tb")
     second = write(tmp_path / "b.tsv", "sentence1\tsentence2\tscore", "a\tb\t1", "a\tc\t2")
-    with pytest.raises(UserError, match=r"b\.tsv: has other columns than .*a\.tsv"):
+    with pytest.raises(UserError, match=r"b\.tsv:2: has other columns than .*a\.tsv"):
         read_pairs([first, second])
 
 
 def test_no_sentence_of_a_training_pair_is_held_out() -> None:
     rows = [(f"a{n // 3}", f"b{n}", f"c{n // 5}") for n in range(300)]
-    rows[7] = ("A2 ", "B7", "c1")  # the same sentences, written otherwise
+    rows[7] = ("A2 ", "B\u00ad7", "c1")  # the same sentences, written otherwise
     pairs = PairSet([Example(row) for row in rows], ["x"])
     training, held_out = pairs.split(0.2)
     assert len(training) + len(held_out) == 300 and 30 <= len(held_out) <= 60

@@ -1,5 +1,6 @@
 """Every name that SentEval takes, the commands take: the same vectors, of text and of a tree cache."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from multiview import encode, search
 from multiview.names.opened import open_encoder
+from parsing.names import BUILTIN
 from parsing.trees.cache import TreeCache
 from senteval_runner.vectors import open_model
 from tests.fixtures.transformers import save_sentence_encoder
@@ -53,6 +55,23 @@ def test_every_name_of_senteval_s_gives_a_command_the_same_vectors(
     capsys.readouterr()
     assert search.cli([name, "in.txt", LINES[1], "--top", "1", "--device", "cpu"]) == 0
     assert capsys.readouterr().out.split(maxsplit=2) == ["1.0000", "1", f"{LINES[1]}\n"]
+
+
+RELATIVE = ("given.npz", "bag:words.txt", "sif:words.txt?corpus=trees", "random:lstm?dim=8?vectors=words.txt")
+
+
+@pytest.mark.parametrize("name", [*RELATIVE, "cls:tiny", "bag:random?dim=5?scale=trees", "random:dep?dim=4"])
+def test_what_is_opened_by_a_relative_name_is_found_from_another_folder(
+    workplace: Path, name: str, monkeypatch
+) -> None:
+    shutil.copytree(BUILTIN["dep"], "parser")
+    places = {"parsers": {"dep": "parser"}, "device": "cpu"}
+    expected, encoder = open_encoder(name, **places).features(LINES), open_encoder(name, **places)
+    key, spec = encoder.key, encoder.spec
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    np.testing.assert_allclose(encoder.features(LINES), expected, atol=1e-6)
+    assert encoder.key == key and encoder.spec == spec == name
 
 
 @pytest.mark.parametrize("name", ["random:dep,const?dim=8", "bag:random?dim=5", "tiny", "tiny+words.txt"])

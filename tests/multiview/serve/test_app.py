@@ -1,6 +1,8 @@
 """What the application decides without a model."""
 
 import asyncio
+import os
+import socket
 import time
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from runtime.errors import UserError
 
 def queue_of(**changes: object) -> WorkQueue:
     options = {"workers": 1, "max_batch": 4, "size": 2, "timeout": 0.05, **changes}
-    return WorkQueue(("builtin", None, 10), **options)  # type: ignore[arg-type]
+    return WorkQueue(("builtin", None, 10, 10), **options)  # type: ignore[arg-type]
 
 
 def test_a_server_is_not_ready_before_its_models_are_open() -> None:
@@ -33,6 +35,9 @@ def test_a_token_is_asked_for(tmp_path: Path) -> None:
     assert client.get("/v1/models", headers={"Authorization": "Bearer wrong"}).status_code == 401
     assert client.get("/v1/models", headers={"Authorization": "Bearer secret"}).status_code == 200
     assert client.get("/").status_code == 200
+    for headers in ({"Host": "x/health?"}, {"Host": "x/?"}, {"Authorization": "Basic secret"}):
+        assert client.get("/v1/models", headers=headers).status_code == 401, headers
+    assert client.get("/v1/models", headers={"Authorization": "bearer secret"}).status_code == 200
     (tmp_path / "token").write_text("two words")
     with pytest.raises(UserError, match="must hold one token"):
         ServeConfig(token_file=tmp_path / "token").token()
@@ -43,6 +48,44 @@ def test_a_full_queue_says_when_to_come_again() -> None:
     service.queue.size = 0
     answer = TestClient(service.app()).post("/v1/embeddings", json={"input": "a"})
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b'{"input": NaN', b'{"input": "\\ud800"}'],
+)
+def test_what_is_not_json_is_said_so(body: bytes) -> None:
+    client = TestClient(Service(ServeConfig()).app())
+    for path in ("/v1/embeddings", "/rerank", "/judge", "/search", "/compare"):
+        answer = client.post(path, content=body)
+        assert answer.status_code == 400 and "not JSON in UTF-8" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "request_body", "field"),
+    [
+        *(
+            ("/v1/embeddings", {"input": "a", "dimensions": value}, "dimensions")
+            for value in (True, "5", 2.0, 0)
+        ),
+        ("/search", {"query": "a", "top": True}, "top"),
+        ("/search", {"query": "a", "judge": "yes"}, "judge"),
+        ("/rerank", {"query": "a", "documents": ["b"], "top_n": "1"}, "top_n"),
+        ("/rerank", {"query": "a", "documents": ["b"], "return_documents": 1}, "return_documents"),
+        ("/judge", {"pairs": [["a", 1]]}, "pairs.0.1"),
+        ("/v1/embeddings", [], "the request"),
+    ],
+)
+def test_no_value_is_taken_for_one_of_another_type(path: str, request_body: object, field: str) -> None:
+    answer = TestClient(Service(ServeConfig()).app()).post(path, json=request_body)
+    assert answer.status_code == 422 and answer.json()["error"]["message"].startswith(f"{field}: ")
+
+
+def test_a_fault_of_the_server_has_the_form_of_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(ServeConfig())
+    monkeypatch.setattr(service, "_read", None)
+    answer = TestClient(service.app(), raise_server_exceptions=False).post("/judge", json={})
+    assert answer.status_code == 500 and answer.json()["error"]["type"] == "server_error"
 
 
 def test_a_request_that_waits_too_long_is_given_up() -> None:
@@ -84,6 +127,21 @@ def test_a_wrong_model_or_index_is_refused_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for options in (["nothing"], ["--index", "no.txt"], ["--token-file", "no.txt"]):
-        assert cli(options) == 2
-        assert len(capsys.readouterr().err.splitlines()) == 1
+    os.mkfifo("pipe")
+    Path("blank.txt").write_text("\n\n")
+    for options in (
+        ["nothing"],
+        *(["--index", name] for name in ("no.txt", "blank.txt", "pipe", "-", ".")),
+        *(["--token-file", name] for name in ("no.txt", "blank.txt", "pipe", ".")),
+        ["--port", "65536"],
+    ):
+        assert cli(options) == 2, options
+        assert len(capsys.readouterr().err.splitlines()) == 1, options
+
+
+def test_a_port_that_is_taken_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr(WorkQueue, "start", lambda queue: None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert cli(["--port", port]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith(f"--port {port}: cannot be listened at")

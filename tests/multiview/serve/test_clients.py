@@ -148,7 +148,13 @@ def test_what_is_over_a_limit_is_refused_in_one_sentence(server: Server) -> None
     assert refusal(post(server, "/v1/embeddings", text="a")) == (422, "input: field required")
     assert refusal(post(server, "/judge", pairs=[["a"]]))[0] == 422
     not_json = httpx.post(f"{server.url}/judge", content=b"\xff{")
-    assert refusal(not_json) == (400, "the request is not JSON in UTF-8")
+    assert refusal(not_json)[0] == 400
+    assert refusal(post(server, "/search", query="a", text="Hi there. " * 301)) == (
+        422, "item 0: a text of 301 sentences; this server takes 300"
+    )  # fmt: skip
+    assert refusal(post(server, "/search", query="a", text="word " * 101)) == (
+        422, "item 0: a text of 101 words; this server takes 100"
+    )  # fmt: skip
     assert refusal(httpx.get(f"{server.url}/nothing")) == (404, "Not Found")
 
 
