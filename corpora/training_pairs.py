@@ -58,6 +58,11 @@ class PairSet:
         """Whether each pair has a grade, and is not just one of sentences that belong together."""
         return self.examples[0].grade is not None
 
+    @property
+    def grades(self) -> set[float | None]:
+        """The distinct grades."""
+        return {example.grade for example in self.examples}
+
     def sentences(self) -> list[str]:
         """Return the distinct sentences in order of first appearance."""
         return list(dict.fromkeys(text for example in self.examples for text in example.sentences))
@@ -118,20 +123,23 @@ def connect(rows: Iterable[Sequence[str]]) -> dict[str, int]:
     return {text: number[top] for text, top in roots.items()}
 
 
-def read_pairs(files: Sequence[Path]) -> PairSet:
-    """Read files of pairs, all of one form."""
+def read_pairs(files: Sequence[Path], *, may_repeat: bool = False) -> PairSet:
+    """Read files of pairs, all of one form; with ``may_repeat`` a sentence may be its own positive."""
     examples: list[Example] = []
     for path in files:
         before = len(examples)
         for line, cells in _rows(path):
             examples.append(_example(path, line, cells))
+            first, second, *_ = examples[-1].sentences
+            if first == second and examples[-1].grade is None and not may_repeat:
+                raise bad_row(path, line, "two different sentences", first)
             if (examples[-1].grade is None) != (examples[0].grade is None):
-                first = f"the first row of {files[0]}"
-                raise UserError(f"{path}:{line}: has other columns than {first}; all need one form ({FORMS})")
+                other = f"the first row of {files[0]}"
+                raise UserError(f"{path}:{line}: has other columns than {other}; all need one form ({FORMS})")
         if len(examples) == before:
             raise UserError(f"{path}: holds no rows")
     pairs = PairSet(examples, list(map(str, files)), json_digest([input_hash(p, [p]) for p in files], 64))
-    if pairs.is_graded and len({example.grade for example in examples}) < 2:
+    if pairs.is_graded and len(pairs.grades) < 2:
         raise UserError(
             f"{', '.join(pairs.names)}: every row has the grade {examples[0].grade:g}; at least two differ"
         )

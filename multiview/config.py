@@ -245,7 +245,7 @@ class TrainConfig:
 
     def check(self) -> None:
         """Refuse values that do not go together and a folder of something else, by a UserError."""
-        if Path(self.name).name != self.name or self.name == "..":
+        if Path(self.name).name != self.name or self.name == ".." or not self.name.isprintable():
             raise UserError(f"--name {self.name}: is no plain name; --output says where the model goes")
         if not self.dry_run:
             refuse_others(self.folder, "views")

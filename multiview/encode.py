@@ -177,6 +177,8 @@ def main(config: EncodeConfig) -> int:
         raise UserError(f"--output {output}: must end in .npy")
     # Files that cannot be written are refused now, not after the work.
     vector_file, options_file = output_file(output), output_file(Path(f"{output}.json"))
+    if config.file.resolve() in (vector_file.resolve(), options_file.resolve()):
+        raise UserError(f"--output {output}: would replace {config.file}, which is read; give another name")
     sentences = SentenceInput(config.file)
     encoder = config.encoder(names)
     trees = sentences.trees

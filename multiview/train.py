@@ -111,13 +111,13 @@ def train_one(config: TrainConfig, cache: TreeCache | None, distributed: Distrib
     """Train one model, or resume an interrupted run."""
     from multiview.training.trainer import Trainer
 
+    # Read now, since what is bad would be found only after hours of training.
+    queries = None if config.queries is None else read_queries(config.queries)
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
         dry_run(config, trainer)
         return 0
-    # Opened now, since what is bad would be found only after hours of training.
     new_words = trainer.word_source.new_words() if distributed.first else None
-    queries = None if config.queries is None else read_queries(config.queries)
     with log_to(trainer.folder) as logger:
         logger.setLevel("INFO" if distributed.first else "ERROR")
         why_these = "" if config.trees else ", the only tree cache under runs/trees"

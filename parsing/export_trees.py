@@ -29,6 +29,7 @@ from corpora.treebanks import write_conllu
 from corpora.universal import mend_tree
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
+from runtime.files import output_file
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
@@ -64,9 +65,16 @@ def main(config: ExportConfig) -> None:
         raise UserError("--conllu or --ptb is needed")
     if config.validate and config.conllu is None:
         raise UserError("--validate mends CoNLL-U alone; give --conllu too")
+    outputs: set[Path] = set()
     for path, view in ((config.conllu, "dep"), (config.ptb, "const")):
-        if path is not None and not cache.has(view):
+        if path is None:
+            continue
+        if not cache.has(view):
             raise UserError(f"{config.cache}: has no {view} trees to write into {path}")
+        output = output_file(path).resolve()
+        if output in outputs or cache.folder.resolve() in output.parents:
+            raise UserError(f"{path}: is the other output too, or lies in the cache; give another name")
+        outputs.add(output)
     if config.conllu is not None:
         counts: Counter[str] = Counter()
         documents = cached_documents(cache)

@@ -82,7 +82,7 @@ def ranks_of(scores_N: Scores, places: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def read_queries(path: Path, corpus: Sequence[str] | None = None) -> QuerySet:
     """Read a file of queries; with a ``corpus`` that is the collection, which must have each relevant one."""
-    pairs = read_pairs([path])
+    pairs = read_pairs([path], may_repeat=True)
     if pairs.is_graded:
         raise UserError(f"{path}: has grades; a file of queries has the columns query and relevant")
     relevant_of_query: dict[str, dict[str, None]] = {}

@@ -8,7 +8,8 @@ and ``/``, a page to try it on (docs/serving.md). SIGTERM ends it when what it h
 the models anew.
 """
 
-import contextlib
+import logging
+import socket
 import sys
 
 from corpora.inputs import is_stream
@@ -47,21 +48,23 @@ def main(config: ServeConfig) -> None:
         "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "lines"}},
         "loggers": {"uvicorn": loggers, "multiview.serve": loggers},
     }
-    service = Service(config)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            service.app(),
-            config.host,
-            config.port,
-            log_config=log_config,
-            access_log=False,
-            timeout_graceful_shutdown=round(config.timeout) + 1,
-        )
+    settings = uvicorn.Config(
+        Service(config).app(),
+        config.host,
+        config.port,
+        log_config=log_config,
+        access_log=False,
+        timeout_graceful_shutdown=round(config.timeout) + 1,
     )
-    with contextlib.suppress(SystemExit):  # of uvicorn, when it cannot listen
-        server.run()
-    if not server.started:
-        raise UserError(f"--host {config.host} --port {config.port}: cannot be listened at")
+    try:
+        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+        listening = socket.create_server((config.host, config.port), family=family, backlog=settings.backlog)
+    except OSError as error:
+        address = f"--host {config.host} --port {config.port}"
+        raise UserError(f"{address}: cannot be listened at ({error.strerror})") from None
+    logging.getLogger("multiview.serve").info("listening at %s port %s", config.host, config.port)
+    with listening:
+        uvicorn.Server(settings).run(sockets=[listening])
 
 
 cli = Command(

@@ -49,7 +49,7 @@ from multiview.serve.protocols import (
 )
 from multiview.serve.queue import QueueFullError, WorkerDiedError, WorkQueue
 from runtime import __version__
-from runtime.errors import UserError
+from runtime.errors import UserError, printable
 
 log = logging.getLogger("multiview.serve")
 PAGE = Path(__file__).with_name("page.html")
@@ -75,7 +75,7 @@ class JsonLines(logging.Formatter):
 def error(status: int, message: str, param: str | None = None, **headers: str) -> JSONResponse:
     """Return an error in OpenAI's form."""
     kind = "invalid_request_error" if status < 500 and status != 429 else "server_error"
-    body = {"error": {"message": message, "type": kind, "param": param, "code": None}}
+    body = {"error": {"message": printable(message), "type": kind, "param": param, "code": None}}
     return JSONResponse(
         body, status, headers={name.replace("_", "-"): text for name, text in headers.items()}
     )

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from annotated_types import Le
+from annotated_types import Le, MinLen
 from tyro.conf import Positional, arg
 
 from runtime.cli import Count, Positive, configuration
@@ -21,7 +21,7 @@ class ServeConfig:
     """Model folder, or builtin."""
     index: Path | None = None
     """Text to search by /search, one sentence per line, or a tree cache; its vectors are kept."""
-    host: str = "127.0.0.1"
+    host: Annotated[str, MinLen(1)] = "127.0.0.1"
     """Address to listen at; 0.0.0.0 is every address of this machine."""
     port: Port = 8000
     """Port to listen at."""

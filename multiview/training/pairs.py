@@ -48,11 +48,19 @@ def read_pair_sets(config: TrainConfig) -> tuple[PairSet, PairSet] | None:
         return None
     pairs = read_pairs(config.pairs)
     if config.validation is None:
-        return pairs.split(HELD_OUT_SHARE, config.seed)
-    held_out = read_pairs([config.validation])
-    if held_out.is_graded != pairs.is_graded:
-        raise UserError(f"--validation {config.validation}: needs the columns of --pairs")
-    return pairs.without(held_out), held_out
+        training, held_out = pairs.split(HELD_OUT_SHARE, config.seed)
+    else:
+        held_out = read_pairs([config.validation])
+        if held_out.is_graded != pairs.is_graded:
+            raise UserError(f"--validation {config.validation}: needs the columns of --pairs")
+        training = pairs.without(held_out)
+    has_one_grade = any(pairs.is_graded and len(part.grades) < 2 for part in (training, held_out))
+    if len(training) < 2 or has_one_grade:
+        raise UserError(
+            f"--pairs {', '.join(pairs.names)}: {len(training):,} rows to train on and {len(held_out):,} "
+            "that are held out are too few, or have one grade; give more, or --validation"
+        )
+    return training, held_out
 
 
 def parse_pairs(sets: Sequence[PairSet], reader: SentenceReader, requires: Set[str]) -> TreeCache:
@@ -137,7 +145,9 @@ class PairSteps:
         scores = dict(zip((f"pairs/{name}" for name in names), (sums / anchors).tolist(), strict=True))
         if cosines:
             grades = [example.grade for example in self.held_out.examples]
-            scores["pairs/spearman"] = float(spearmanr(torch.cat(cosines).cpu(), grades).statistic)
+            cosine_P = torch.cat(cosines).cpu()
+            if cosine_P.min() < cosine_P.max():  # else there is no correlation
+                scores["pairs/spearman"] = float(spearmanr(cosine_P, grades).statistic)
         return scores
 
 

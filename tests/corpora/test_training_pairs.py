@@ -76,6 +76,7 @@ def test_grades_by_either_name(tmp_path: Path) -> None:
         ("x.jsonl", ['{"query": "a", "relevant": "b", "answer": "c"}'], "some mean the same"),
         ("x.tsv", ["sentence1\tsentence2\tscore\tlabel", "a\tb\t1\t0"], "some mean the same"),
         ("x.tsv", ["query\tanswer\tsentence1\tsentence2\tscore", "a\tb\tc\td\t1"], "some mean the same"),
+        ("x.tsv", ["anchor\tpositive", "a\tb", "c\tc"], "x.tsv:3: expected two different sentences"),
         ("x.tsv", ["anchor\tpositive", "\u200b\tb"], "x.tsv:2: expected a sentence in column anchor"),
         ("x.jsonl", [f'{{"sentence1": "a", "sentence2": "b", "score": {n}}}' for n in (1, 2)]
          + ['{"anchor": "a", "positive": "b"}'], "x.jsonl:3: has other columns than the first row of"),

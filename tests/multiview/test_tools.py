@@ -231,6 +231,7 @@ def test_search_keeps_the_vectors_of_a_text(folder: Path, corpus: Path, monkeypa
         (encode, "MODEL bad.txt", "bad.txt, line 2: not UTF-8"),
         (encode, "none in.txt --output x.csv", "must end in .npy"),
         (encode, "none in.txt --output in.txt/x.npy", "in.txt/x.npy: is not a regular file in a folder"),
+        (encode, "MODEL v.npy.json --output v.npy", "would replace v.npy.json, which is read"),
         (search, "MODEL in.txt q --structure -0.0 --views none", "view 'none'"),
         (explain, "MODEL?views=seq cat dog", "is read whole here; leave out ?views"),
         (encode, "given.npz in.txt --views dep", "expected MODEL, MODEL?views=VIEWS"),
@@ -245,6 +246,7 @@ def test_bad_input_is_one_line(
 ) -> None:
     monkeypatch.chdir(corpus.parent)
     Path("bad.txt").write_bytes(b"fine\n\xff\xfe\n")
+    Path("v.npy.json").write_text("fine\n")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"cat\n\xff\n")))
     np.save("other.npy", np.zeros((3, 2), dtype=np.float32))
     np.savez("given.npz", sentences=LINES[:1], vectors=np.ones((1, 2)))

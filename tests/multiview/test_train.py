@@ -22,7 +22,7 @@ from multiview.training import text as text_module
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
 from runtime.cli import config_from_json
-from runtime.errors import UserError
+from runtime.errors import UserError, printable
 from runtime.files import LOCK, lock_folder, read_json
 from runtime.training_loop import read_log
 from tests.fixtures.files import differing
@@ -156,9 +156,9 @@ def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path:
         main(changed(config, trees=tmp_path / "other"))
 
 
-@pytest.mark.parametrize("name", ["../x", "/tmp/x", "..", "a/"])
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "..", "a/", "\x1b[31m"])
 def test_a_name_leads_nowhere(name: str, refusal) -> None:
-    assert f"--name {name}: is no plain name" in refusal(cli, "--name", name)
+    assert f"--name {printable(name)}: is no plain name" in refusal(cli, "--name", name)
 
 
 def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, monkeypatch, refusal) -> None:

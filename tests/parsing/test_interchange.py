@@ -182,6 +182,16 @@ def test_one_format_alone_and_a_cache_that_is_not_overwritten(files, tmp_path: P
     assert TreeCache.open(tmp_path / "dep").fields == ("token", "head", "relation", "dep_height")
     with pytest.raises(UserError, match="has no const trees"):
         export(tmp_path / "dep", ptb=tmp_path / "x.ptb")
+    import_trees(tmp_path / "both", conllu=files[0], ptb=files[1])
+    for other in (
+        tmp_path / "x",
+        tmp_path / "both" / "x",
+        tmp_path,
+        Path("-"),
+    ):  # all are refused before the work
+        with pytest.raises(UserError, match=r"is the other output too|is not a regular file"):
+            export(tmp_path / "both", conllu=tmp_path / "x", ptb=other)
+        assert not (tmp_path / "x").exists() and not (tmp_path / "both" / "x").exists()
     leftover = tmp_path / "dep" / ".config.json.abcd1234.tmp"
     leftover.touch()  # by a run that was killed after its last shard
     with pytest.raises(UserError, match="holds a tree cache already"):

@@ -81,6 +81,13 @@ def test_no_value_is_taken_for_one_of_another_type(path: str, request_body: obje
     assert answer.status_code == 422 and answer.json()["error"]["message"].startswith(f"{field}: ")
 
 
+def test_a_message_is_one_line() -> None:
+    answer = TestClient(Service(ServeConfig()).app()).post("/rerank", json={
+        "query": "a", "documents": ["b"], "model": "b\n\x1b"
+    })  # fmt: skip
+    assert answer.status_code == 404 and answer.json()["error"]["message"].isprintable()
+
+
 def test_a_fault_of_the_server_has_the_form_of_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(ServeConfig())
     monkeypatch.setattr(service, "_read", None)
@@ -133,15 +140,15 @@ def test_a_wrong_model_or_index_is_refused_at_the_start(
         ["nothing"],
         *(["--index", name] for name in ("no.txt", "blank.txt", "pipe", "-", ".")),
         *(["--token-file", name] for name in ("no.txt", "blank.txt", "pipe", ".")),
-        ["--port", "65536"],
+        *(["--port", "65536"], ["--host", ""], ["--host", "999.1.1.1"]),
     ):
         assert cli(options) == 2, options
         assert len(capsys.readouterr().err.splitlines()) == 1, options
 
 
 def test_a_port_that_is_taken_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(WorkQueue, "start", lambda queue: None)
+    monkeypatch.setattr(WorkQueue, "start", None)  # no process is started
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert cli(["--port", port]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].endswith(f"--port {port}: cannot be listened at")
+    assert f"--port {port}: cannot be listened at (" in capsys.readouterr().err

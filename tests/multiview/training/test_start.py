@@ -16,6 +16,7 @@ from multiview.names.baselines import load_start
 from multiview.train import cli, main
 from multiview.training.fit import store_readout
 from parsing.trees.cache import TreeCache
+from runtime.errors import UserError
 from runtime.files import read_json, read_record, write_record
 from runtime.training_loop import read_log
 from tests.fixtures.kills import dies_at
@@ -153,6 +154,27 @@ def test_text_and_pairs_take_turns(going_on: TrainConfig, pair_file: Path) -> No
     assert rows[0]["loss"] > rows[0]["pairs/loss"] > 0
 
 
+def test_a_start_that_records_no_parsers_learns_from_pairs(going_on, pair_file: Path, tmp_path: Path) -> None:
+    MultiViewEncoder.untrained("dep,const", dim=8, word_dim=8, device="cpu").save(tmp_path / "drawn")
+    start = str(tmp_path / "drawn")
+    assert main(changed(going_on, start=start, trees=None, pairs=(pair_file,), loop={"max_steps": 1})) == 0
+
+
+@pytest.mark.parametrize("grades", [None, (0, 1, 1), (1,) * 19 + (0,)])
+def test_pairs_too_few_or_of_one_grade_are_refused(going_on, tmp_path: Path, grades) -> None:
+    path = tmp_path / "few.tsv"
+    rows = [
+        f"cat {n}\tdog {n}" + ("" if grades is None else f"\t{grade}")
+        for n, grade in enumerate(grades or (1, 1))
+    ]
+    header = "anchor\tpositive" if grades is None else "sentence1\tsentence2\tscore"
+    path.write_text("\n".join([header, *rows]), encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"few\.tsv: .* rows to train on and . that are held out are too few, or have one"
+    ):
+        main(changed(going_on, trees=None, pairs=(path,)))
+
+
 def test_what_cannot_be_gone_on_from(
     going_on, start, pair_file, tiny, tmp_path, refusal, monkeypatch
 ) -> None:
@@ -192,6 +214,7 @@ def test_what_cannot_be_gone_on_from(
         "--pairs: needs a model to go on from": [trees, "--start=none", "--pairs", pair_file],
         "--validation x.tsv: validates --pairs": [trees, on, "--validation=x.tsv"],
         "x.tsv: no such file": [on, "--pairs", "x.tsv"],
+        "q.tsv: no such file": [trees, on, "--queries", "q.tsv", "--dry-run"],
     }
     for message, words in cases.items():
         assert message in refusal(cli, *words, "--device=cpu", "--loop.batch=8"), message
