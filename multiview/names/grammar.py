@@ -120,13 +120,14 @@ class Name:
 
     def staying(self) -> "Name":
         """Return the same name for any working folder: its files are read later, perhaps in another."""
-        paths = {"expand": self.expand, "vectors": self.vectors, "corpus": self.corpus}
         return replace(
             self,
             base=self.base if self.is_random else stay(self.base),
             scale=stay(self.scale) if self.scale_trees else self.scale,
             inner=self.inner and self.inner.staying(),
-            **{option: path and path.absolute() for option, path in paths.items()},
+            expand=self.expand and self.expand.absolute(),
+            vectors=self.vectors and self.vectors.absolute(),
+            corpus=self.corpus and self.corpus.absolute(),
         )
 
     @property
