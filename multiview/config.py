@@ -125,8 +125,8 @@ class ObjectiveConfig:
     """With --start: weight of the contrast between views."""
     meaning: NotNegative = 1.0
     """With --start: weight of the contrast of meanings."""
-    keep: NotNegative = 5.0
-    """With --start: weight of 1 - cosine of a sentence's meaning and what it was."""
+    keep: NotNegative | None = None
+    """With --start: weight of 1 - cosine of a sentence's meaning and what it was; None: 20, for pairs 5."""
 
 
 @configuration
@@ -226,6 +226,16 @@ class TrainConfig:
     def learning_rate(self) -> float:
         """The peak rate."""
         return self.loop.learning_rate or (5e-4 if self.goes_on else 1e-3)
+
+    @property
+    def meaning_objective(self) -> ObjectiveConfig:
+        """The loss where training goes on, with the weight by which meanings are held to the start's.
+
+        A text has far more positives than a file of pairs, and they say less of what is alike.
+        """
+        has_text = self.trees is not None or not self.pairs
+        keep = (20.0 if has_text else 5.0) if self.objective.keep is None else self.objective.keep
+        return dataclasses.replace(self.objective, keep=keep)
 
     @property
     def model_name(self) -> str:

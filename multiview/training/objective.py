@@ -276,12 +276,13 @@ class MeaningObjective(nn.Module):
     Args:
         readout: makes the meaning of all views; without one it is the views side by side.
         places: where the views that are contrasted with each other stand among all.
-        config: the terms' weights.
+        config: the terms' weights, ``keep`` among them.
     """
 
     def __init__(self, readout: Readout | None, places: Sequence[int], config: ObjectiveConfig) -> None:
         super().__init__()
         self.readout, self.places = readout, list(places)
+        assert config.keep is not None
         has_pairs = len(self.places) > 1 and config.views > 0
         self.weights = {"views": config.views} if has_pairs else {}
         """Weight of each term."""

@@ -284,7 +284,9 @@ def _new_network_and_sources(
         teachers = [start.vectors(cache) for cache in trees]
         stack = start.model.network
         torch.manual_seed(config.seed)
-        network = MultiViewNetwork(start.views, stack.words, stack.config, objective, start=start)
+        network = MultiViewNetwork(
+            start.views, stack.words, stack.config, config.meaning_objective, start=start
+        )
         if network.readout is not None:
             network.readout.origin += f"; went on with {', '.join(cache.folder.name for cache in trees)}"
     sources = [

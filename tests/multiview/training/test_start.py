@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from multiview.config import LoopConfig, TrainConfig
+from multiview.config import LoopConfig, ObjectiveConfig, TrainConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.folder.files import load_model
 from multiview.model import MultiViewEncoder
@@ -219,3 +219,14 @@ def test_what_cannot_be_gone_on_from(
     for message, words in cases.items():
         assert message in refusal(cli, *words, "--device=cpu", "--loop.batch=8"), message
         assert not Path("runs/models").exists(), message
+
+
+@pytest.mark.parametrize(
+    ("pairs", "trees", "keep", "expected"),
+    [(0, None, None, 20), (1, None, None, 5), (1, Path("trees"), None, 20), (0, None, 0.0, 0)],
+)
+def test_how_much_the_start_is_kept(
+    pairs: int, trees: Path | None, keep: float | None, expected: float
+) -> None:
+    config = TrainConfig(pairs=(Path("a.tsv"),) * pairs, trees=trees, objective=ObjectiveConfig(keep=keep))
+    assert config.meaning_objective.keep == expected
