@@ -2,12 +2,15 @@
 
     python -m multiview.search runs/models/builtin-laptop corpus.txt "How do I open a file?" --keep
     python -m multiview.search runs/models/builtin-laptop runs/trees/books --vectors v.npy < queries.txt
+    python -m multiview.search builtin questions.txt "How do I enable 2FA?" --judge
 
 The command reads a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes), a text file
 with one sentence per line or a tree cache, and queries: arguments, or the lines of standard input. It prints
 the nearest sentences of each query, with cosine and row. With ``--keep`` the vectors of the corpus are kept
 until text, model or share of structure change, so that the next search encodes the query only. ``--vectors``
-reads those that ``python -m multiview.encode`` wrote. ``--queries FILE`` measures search instead.
+reads those that ``python -m multiview.encode`` wrote. With ``--judge`` the twenty nearest are judged: those
+that say something else than the query come last, each with a reason. ``--queries FILE`` measures search
+instead.
 
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
@@ -26,6 +29,7 @@ from corpora.inputs import STANDARD_INPUT
 from corpora.ranking.queries import read_queries, report
 from corpora.sentences import describe_value
 from multiview.encode import SentenceInput, VectorOptions, sentences_of
+from multiview.judge import Judge
 from runtime import __version__
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError, check_count, printable
@@ -39,6 +43,8 @@ BLOCK_QUERIES = 256
 """Queries that are searched for at a time."""
 BLOCK_SCORES = 2**21
 """Scores that are in memory at a time, by 30 bytes each."""
+NEAREST_JUDGED = 20
+"""Nearest sentences of a query that the judge looks at."""
 LAST_ROW = 2**32 - 1
 """The largest number of a row."""
 
@@ -141,6 +147,9 @@ class SearchConfig(VectorOptions):
     change."""
     top: Count = 10
     """Sentences to print per query."""
+    judge: bool = False
+    """Print of the twenty nearest those that say the same as the query, with the probability; and, as left
+    out, the others with the reason. English only."""
 
 
 class KeptVectors(NamedTuple):
@@ -168,6 +177,8 @@ def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
     if config.corpus == STANDARD_INPUT and not (config.query or config.queries):
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
+    if config.judge and config.queries:
+        raise UserError("--queries measures search by cosine; leave out --judge")
     names = config.names()
     corpus, encoder = SentenceInput(config.corpus), config.encoder(names)
     encode_corpus = functools.partial(
@@ -196,12 +207,32 @@ def main(config: SearchConfig) -> None:
         for name, finding in report(data, {config.model: (encode_queries(data.queries), corpus_ND)}):
             print(f"{name:10} {finding}")
         return
+    judge = Judge.load() if config.judge else None
     for query in config.query or sentences_of(STANDARD_INPUT):
         query_1D = encode_queries([query])
         if len(config.query) != 1:
             print(shown(query))
-        for row, score in semantic_search(query_1D, corpus_ND, top_k=config.top)[0]:
+        hits = semantic_search(query_1D, corpus_ND, top_k=NEAREST_JUDGED if judge else config.top)[0]
+        if judge is not None:
+            _print_judged(judge, query, [(hit, corpus.text(hit.corpus_id)) for hit in hits], config.top)
+            continue
+        for row, score in hits:
             print(f"{score:.4f}  {row:>7}  {shown(corpus.text(row))}", flush=True)
+
+
+def _print_judged(judge: Judge, query: str, hits: Sequence[tuple[Hit, str]], top: int) -> None:
+    """Print the hits that say the same as the query, at most ``top``; then the others, with a reason."""
+    judged = [(*hit, judgement) for hit, judgement in zip(hits, judge.pairs([(query, t) for _, t in hits]))]
+    kept = [each for each in judged if each[2].probability > 0.5]
+    for (row, score), text, judgement in kept[:top]:
+        print(f"{score:.4f}  {row:>7}  {judgement.probability:.2f}  {shown(text)}", flush=True)
+    print(f"left out, as they say something else: {len(judged) - len(kept)}")
+    for (row, score), text, judgement in judged:
+        if judgement.probability <= 0.5:
+            reason = printable((judgement.shown_reasons or ["no single reason"])[0])
+            print(
+                f"{score:.4f}  {row:>7}  {judgement.probability:.2f}  {shown(text)}  ({reason})", flush=True
+            )
 
 
 def shown(text: str) -> str:

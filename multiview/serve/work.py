@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 Pair = tuple[str, str]
 WARM_UP = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")
-NEAREST_JUDGED = 20
-"""Nearest sentences of a search that the judge looks at."""
 
 
 class Refused(NamedTuple):
@@ -194,7 +192,7 @@ def search(items: Sequence[SearchItem]) -> list[list[dict[str, Any]] | Refused]:
 
 
 def _search(item: SearchItem) -> list[dict[str, Any]]:
-    from multiview.search import semantic_search
+    from multiview.search import NEAREST_JUDGED, semantic_search
 
     models().tokens(item.query)
     encoder = models().encoder

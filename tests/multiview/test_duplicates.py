@@ -1,0 +1,101 @@
+"""Duplicates among texts, and a search that is judged."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from multiview import search
+from multiview.duplicates import duplicates
+from multiview.judge import Judge
+from runtime.errors import UserError
+
+TEXTS = [
+    "How do I enable 2FA?",
+    "The lawyer praised the doctor.",
+    "How do I disable 2FA?",
+    "The doctor praised the lawyer.",
+    "The doctor was praised by the lawyer.",
+    "How can I enable 2FA?",
+    "How do I enable 2FA?",
+]
+
+
+class Line:
+    """An encoder and a judge of numbers: cosines fall with their distance, and two say the same up to 1."""
+
+    def __init__(self) -> None:
+        self.judged: list[tuple[str, str]] = []
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        angle = np.array([float(text) for text in texts]) / 100
+        return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+    def pairs(self, pairs: list[tuple[str, str]]) -> list[Any]:
+        self.judged += pairs
+        return [SimpleNamespace(probability=float(abs(float(a) - float(b)) <= 1)) for a, b in pairs]
+
+
+def test_groups_are_of_texts_that_say_the_same_not_of_near_ones() -> None:
+    assert duplicates(TEXTS) == [[0, 5, 6], [1, 4]]
+
+
+def test_a_chain_does_not_lead_away_from_the_first_of_a_group() -> None:
+    line: Any = Line()
+    groups = duplicates(["0", "1", "2", "9", "3", "9", "1"], judge=line, encoder=line, neighbours=2)
+    assert groups == [[0, 1, 6], [2, 4], [3, 5]]
+
+
+def test_what_is_near_to_a_member_is_judged_with_the_first_of_its_group() -> None:
+    line: Any = Line()
+    texts = ["0", "0.4", "0.5", "0.9"]
+    assert duplicates(texts, judge=line, encoder=line, neighbours=1) == [[0, 1, 2, 3]]
+    assert ("0", "0.9") in line.judged and len(line.judged) == len(set(line.judged))
+
+
+def test_the_threshold_decides_and_few_texts_need_no_judge() -> None:
+    line: Any = Line()
+    line.pairs = lambda pairs: [SimpleNamespace(probability=0.8) for _ in pairs]
+    assert duplicates(["1", "2"], judge=line, encoder=line, threshold=0.8) == []
+    assert duplicates(["1", "2"], judge=line, encoder=line, threshold=0.7) == [[0, 1]]
+    assert duplicates([]) == duplicates(["a"]) == [] and duplicates(["a", "a"]) == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "fault"),
+    [
+        ("a text", {}, "no list of texts"),
+        (["a", 3], {}, r"text 1, a int \(3\), is no string"),
+        (["a"], {"neighbours": 0}, "neighbours"),
+        (["a"], {"threshold": 1}, "threshold"),
+        (["a"], {"threshold": "x"}, "threshold"),
+    ],
+)
+def test_what_is_wrong_is_named(texts: Any, options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(UserError, match=f"duplicates: .*{fault}"):
+        duplicates(texts, **options)
+
+
+def test_a_judged_search_leaves_out_what_says_something_else(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("\n".join(TEXTS) + "\n")
+    assert search.cli(["builtin", "in.txt", "How can I enable 2FA?", "--judge", "--top", "2"]) == 0
+    kept, rest = capsys.readouterr().out.split("left out, as they say something else: 4\n")
+    assert [int(line.split()[1]) for line in kept.splitlines()] == [5, 0]
+    reasons = {int(line.split()[1]): line for line in rest.splitlines()}
+    assert sorted(reasons) == [1, 2, 3, 4] and reasons[2].endswith("(opposite: enable | disable)")
+
+
+def test_no_more_than_twenty_are_judged_and_measuring_is_by_cosine(
+    tmp_path: Path, capsys, monkeypatch, refusal
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("".join(f"Tom has {n} hats.\n" for n in range(30)))
+    judged: list[Any] = []
+    pairs_of = Judge.pairs
+    monkeypatch.setattr(Judge, "pairs", lambda self, pairs: judged.extend(pairs) or pairs_of(self, pairs))
+    assert search.cli(["builtin", "in.txt", "Tom has 3 hats.", "--judge"]) == 0
+    assert len(judged) == search.NEAREST_JUDGED and "  1.00  Tom has 3 hats." in capsys.readouterr().out
+    assert "leave out --judge" in refusal(search.cli, "builtin", "in.txt", "--queries", "q.tsv", "--judge")
