@@ -34,7 +34,7 @@ def duplicates(
     Args:
         texts: The sentences, all in memory.
         judge: Decides; by default the one in the package.
-        encoder: Finds the near ones by ``encode(list of str) -> [N, D]``; by default the meaning of `builtin`.
+        encoder: Finds the near ones by ``encode(list of str) -> [N, D]``; by default `builtin`'s meaning.
         neighbours: How many near texts of each are judged.
         threshold: The probability above which two say the same, such as :meth:`Judge.threshold` finds.
     """

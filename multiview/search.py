@@ -222,7 +222,8 @@ def main(config: SearchConfig) -> None:
 
 def _print_judged(judge: Judge, query: str, hits: Sequence[tuple[Hit, str]], top: int) -> None:
     """Print the hits that say the same as the query, at most ``top``; then the others, with a reason."""
-    judged = [(*hit, judgement) for hit, judgement in zip(hits, judge.pairs([(query, t) for _, t in hits]))]
+    judgements = judge.pairs([(query, text) for _, text in hits])
+    judged = [(*hit, judgement) for hit, judgement in zip(hits, judgements, strict=True)]
     kept = [each for each in judged if each[2].probability > 0.5]
     for (row, score), text, judgement in kept[:top]:
         print(f"{score:.4f}  {row:>7}  {judgement.probability:.2f}  {shown(text)}", flush=True)

@@ -8,6 +8,7 @@ pairs.
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ _NUMBER_WORDS = (
     "seventeen eighteen nineteen twenty"
 )
 _DIGITS = {word: str(value) for value, word in enumerate(_NUMBER_WORDS.split())}
+_PARTICLES = {*PARTICLES, *PARTICLES.values()}
 _ENDINGS = {"ies": "y", "ied": "y", "es": "", "s": "", "ed": "", "ing": ""}
 """Endings of inflected forms, each with what stands there in the base."""
 TABLES = (_DIGITS, _ENDINGS, MAX_WORDS)
@@ -77,20 +79,20 @@ class FormTable:
 
     def columns(self) -> tuple[Ints, Ints]:
         """Return each form's number of its base, and its sign, [U] each."""
-        rows = [(form.base_number, form.sign) for form in self.forms]
-        base_number, sign = np.array(rows, np.int64).reshape(-1, 2).T
-        return base_number, sign
+        base_number = np.fromiter((form.base_number for form in self.forms), np.int64, len(self.forms))
+        return base_number, np.fromiter((form.sign for form in self.forms), np.int64, len(self.forms))
 
 
 def _class_of(word: str) -> WordClass:
     if word[:1].isdigit() or word[-1:].isdigit() or word.lower() in _DIGITS:
         return WordClass.NUMBER
-    if word.lower() in {*PARTICLES, *PARTICLES.values()}:
+    if word.lower() in _PARTICLES:
         return WordClass.PARTICLE
     is_capitalised = word[:1].isupper() and word[1:].islower()
     return WordClass.NAME if word.isupper() or is_capitalised else WordClass.NONE
 
 
+@lru_cache(1 << 17)
 def base_of(word: str) -> tuple[str, int]:
     """Return what forms of a word have in common, and its sign: two is 2, cats is cat, off is minus on."""
     base, sign = base_and_sign(word.lower())

@@ -81,7 +81,7 @@ class Words(Items):
         """Find the words that the other side has, and those that follow the same word there."""
         super().compare(other)
         self.is_lone: Flags = self.is_content & (self.match == 0)
-        self.follows_same: Flags = np.isin(self._key_with_word_before(), other._key_with_word_before())
+        self.follows_same: Flags = _is_in(self._key_with_word_before(), other._key_with_word_before())
 
     def _key_with_word_before(self) -> Ints:
         """Number each word together with the word before it, or the begin: [T]."""
@@ -116,9 +116,19 @@ class Arcs(Items):
     def compare(self, other: Self) -> None:
         """Find the arcs that the other side has, and what it has instead of others."""
         super().compare(other)
-        is_lone_there = ~np.isin(other.key, self.key)
-        self.is_refilled: Flags = (self.match == 0) & np.isin(self.slot, other.slot)
-        self.is_moved: Flags = (self.match == 0) & np.isin(self.dependent, other.dependent[is_lone_there])
+        is_lone_there = ~_is_in(other.key, self.key)
+        self.is_refilled: Flags = (self.match == 0) & _is_in(self.slot, other.slot)
+        self.is_moved: Flags = (self.match == 0) & _is_in(self.dependent, other.dependent[is_lone_there])
+
+
+def _is_in(key: Ints, others: Ints) -> Flags:
+    """Tell which keys are among others, as np.isin does, in a fraction of its time for keys nearly in order."""
+    if not len(others):
+        return np.zeros(len(key), bool)
+    others = np.sort(others)
+    place = np.searchsorted(others, key)
+    is_in: Flags = others[np.minimum(place, len(others) - 1)] == key
+    return is_in
 
 
 def _items_of_pairs(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
@@ -131,7 +141,7 @@ def _items_of_pairs(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
 def _match(key: Ints, sign: Ints, other_key: Ints, other_sign: Ints) -> Ints:
     """Return 1 where the other side has the key, -1 where it has it with the other sign only, else 0."""
     there = 2 * other_key + (other_sign > 0)
-    has_same, has_other_sign = (np.isin(2 * key + (wanted > 0), there) for wanted in (sign, -sign))
+    has_same, has_other_sign = (_is_in(2 * key + (wanted > 0), there) for wanted in (sign, -sign))
     return np.where(has_same, 1, -has_other_sign.astype(np.int64))
 
 
@@ -240,8 +250,8 @@ class Comparison:
         rank_b = np.argsort(np.argsort(place_b[index_b][order]))
 
         count = np.bincount(pair, minlength=a.pair_count)
-        is_first = np.isin(rank_a, np.cumsum(count) - count)
-        is_last = np.isin(rank_a, np.cumsum(count) - 1)
+        is_first = _is_in(rank_a, np.cumsum(count) - count)
+        is_last = _is_in(rank_a, np.cumsum(count) - 1)
         goes_on = rank_b == np.append(-2, rank_b[:-1] + 1)[: len(rank_b)]
         breaks_before = np.where(is_first, rank_b != rank_a, ~goes_on)
         breaks_after = is_last & (rank_b != rank_a)
