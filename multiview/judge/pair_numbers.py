@@ -122,7 +122,7 @@ class Arcs(Items):
 
 
 def _is_in(key: Ints, others: Ints) -> Flags:
-    """Tell which keys are among others, as np.isin does, in a fraction of its time for keys nearly in order."""
+    """Tell which keys are among others, as np.isin does, faster for keys nearly in order."""
     if not len(others):
         return np.zeros(len(key), bool)
     others = np.sort(others)
