@@ -198,7 +198,7 @@ def read_values(
     ends = np.cumsum([len(pair_set.texts) for pair_set in sets.values()])[:-1]
     numbers_by_set = dict(zip(sets, np.split(numbers, ends), strict=True))
     texts = texts_of(sets)
-    meanings = {"builtin": cosines_by(sets, encoder.encode(texts, structure=0))}
+    meanings = {"builtin": cosines_by(sets, encoder.with_options(structure=0).encode(texts))}
     structure = cosines_by(sets, encoder.structure_vectors(texts))
     if has_minilm():
         minilm = open_encoder(find_peer(MINILM), cache=keep / "vectors")

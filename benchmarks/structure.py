@@ -153,8 +153,8 @@ def main(options: StructureConfig) -> None:
         parts = [structure_of(batch, model.network.words, view).numpy() for _, batch in batches]
         cosines_by_vector[name] = cosines_by(sets, np.concatenate(parts)[np.argsort(places)])
     encoders = {
-        "bag of builtin's words": model.encode(texts, views=["bag"], structure=0),
-        "builtin": model.encode(texts, structure=0),
+        "bag of builtin's words": model.view_vectors(texts, "bag"),
+        "builtin": model.with_options(structure=0).encode(texts),
     }
     if has_minilm():
         encoders["MiniLM"] = minilm_vectors(texts)

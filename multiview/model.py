@@ -12,10 +12,10 @@ Legend of dimension suffixes: n or N sentences, B sentences of a batch, D size o
 
 from __future__ import annotations
 
-import contextlib
+import copy
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from runtime.surroundings import loading, pause_collector
 
@@ -29,19 +29,24 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.meaning import Readout, Scale, sample_spans
+from multiview.encoders.meaning import Readout, sample_spans
 from multiview.encoders.outputs import (
-    Output,
     Vectors,
     annotations_of,
-    check_arguments,
-    check_finite,
-    check_kind,
     unit_vectors,
     view_positions,
     views_output,
 )
 from multiview.encoders.registry import ViewStack, fields_of, table_indices
+from multiview.encoding import (
+    BATCH,
+    MIN_SENTENCES_FOR_WORKERS,
+    EncodeOptions,
+    Job,
+    Kind,
+    encode_by_processes,
+    encode_here,
+)
 from multiview.folder.files import (
     Model,
     load_model,
@@ -54,28 +59,19 @@ from multiview.folder.reading import MAX_LENGTH, SentenceReader, TextSource, Tok
 from multiview.structure.joining import (
     check_share,
     check_structure_size,
-    joined_output,
-    structure_output,
     structure_vectors,
 )
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.names import stay
 from parsing.trees.batch import Batch
-from runtime.cli import warn_once
-from runtime.device import build_in_float32, chosen_threads, pick_device, torch_threads, with_torch_defaults
+from runtime.device import build_in_float32, pick_device, torch_threads, with_torch_defaults
 from runtime.errors import UserError, check_count
 from runtime.files import lock_folder, path_of
-from runtime.progress import progress
 
 if TYPE_CHECKING:
     from multiview.judge.matches import Explanation
     from parsing.trees.cache import TreeCache
-
-FEW_SENTENCES = 200
-"""Fewer sentences are encoded by one thread."""
-BATCH = 512
-"""Sentences encoded at a time: the more, the more often they share words."""
 
 
 class MultiViewEncoder:
@@ -99,14 +95,12 @@ class MultiViewEncoder:
         self.model = model
         self.name = name
         self.structure = check_share(structure)
-        """λ, the share of structure where a call of :meth:`encode` does not give one."""
+        """λ, the share of structure in the cosines of :meth:`encode`."""
         self.structure_size = check_structure_size(structure_size)
         """S, the numbers of a structure vector."""
         self.folder: Path | None = None
-        self.device = torch.device(device)
-        """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
         self.reader = SentenceReader(model.parsers, max_length)
-        self.reader.device = str(self.device)
+        self.reader.device = str(torch.device(device))
         self.network.to(self.device).eval()
 
     @classmethod
@@ -126,17 +120,17 @@ class MultiViewEncoder:
 
         The device is cpu, cuda, ...; without one, a GPU is taken if there is any. ``dep_model`` and
         ``const_model`` are the parsers the model was trained with, unless they are the builtin ones.
-        ``structure`` is λ of :meth:`encode` where it is not given, ``structure_size`` the numbers of a
-        structure vector, 128, 256, 512 or 1,024; by default both are the folder's. Of a text ``max_length``
-        words are read, by this encoder and by the judge and the structure that have it as their source. A
-        UserError names the file that is missing or damaged, or the value that is none of these.
+        ``structure`` is λ of :meth:`encode`, ``structure_size`` the numbers of a structure vector, 128, 256,
+        512 or 1,024; by default both are the folder's. Of a text ``max_length`` words are read, by this
+        encoder and by the judge and the structure that have it as their source. A UserError names the file
+        that is missing or damaged, or the value that is none of these.
         """
         path = model_folder(folder)
         record = model_record(path)
         target = pick_device(device)
         with pause_collector():
             encoder = cls(
-                load_model(path, target),
+                load_model(path, target, record),
                 device=target,
                 name=Path(folder).name,
                 structure=record.structure if structure is None else structure,
@@ -173,6 +167,11 @@ class MultiViewEncoder:
             table = words or WordTable.hashed(word_dim, views=table_count, seed=seed)
             network = ViewStack(names, table, EncoderConfig(dim=dim, start=start, relations=relations))
         return cls(Model(network), device=pick_device(device), name=f"random:{','.join(names)}")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
+        return torch.device(self.reader.device)
 
     @property
     def network(self) -> ViewStack:
@@ -214,7 +213,18 @@ class MultiViewEncoder:
         dim = self.readout.dim if self.readout else self.network.dim
         return dim + self.structure_size if self.structure else dim
 
-    @with_torch_defaults()
+    def with_options(self, *, structure: float | None = None, structure_size: int | None = None) -> Self:
+        """Return another encoder over the same weights and parsers, with another λ or S.
+
+        A UserError names a λ outside 0 to 1, or an S that is none of 128, 256, 512 and 1,024.
+        """
+        other = copy.copy(self)
+        if structure is not None:
+            other.structure = check_share(structure)
+        if structure_size is not None:
+            other.structure_size = check_structure_size(structure_size)
+        return other
+
     def encode(
         self,
         inputs: str | Iterable[str | Tokens] | None,
@@ -224,18 +234,20 @@ class MultiViewEncoder:
         convert_to_tensor: bool = False,
         device: str | torch.device | None = None,
         normalize_embeddings: bool = False,
-        views: Sequence[str] | None = None,
         trees: TreeCache | None = None,
-        readout: Literal["meaning", "features", "raw"] | None = None,
-        structure: float | None = None,
         truncate_dim: int | None = None,
+        workers: int = 1,
         **library_options: object,
     ) -> NDArray[np.float32]:
-        """Encode sentences in input order: float32 [D] for a string, [n, D] for a list.
+        """Encode sentences in input order, to compare them: float32 [D] for a string, [n, D] for a list.
 
-        A UserError names an unknown view, a missing parser or one of another version, λ outside 0 to 1, a
-        meaning where no read-out was fitted, an argument of sentence-transformers that means nothing here,
-        and an input that is no sentence or whose vector is not finite.
+        The vectors are the meaning, K numbers at length 1 that are made for cosine or, where no read-out was
+        fitted, the views side by side. With a share λ of structure they are √(1−λ) of that, at length 1,
+        beside √λ of who did what to whom, + S numbers: the cosine is (1−λ) of the meanings' plus λ of the
+        structures'. λ and S are fixed when the model is loaded, or by :meth:`with_options`.
+
+        A UserError names a missing parser or one of another version, an argument of sentence-transformers
+        that means nothing here, and an input that is no sentence or whose vector is not finite.
 
         Args:
             inputs: one sentence, or a list, tuple, array or table column of sentences, each a string or
@@ -245,60 +257,84 @@ class MultiViewEncoder:
             convert_to_tensor: return a tensor on the device, which the type does not say.
             device: move the model there, for later calls as well.
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
-            views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
-            readout: ``meaning``, [K], at length 1 and made for cosine, by default where a read-out was fitted
-                and ``views`` are not given; ``raw``, the views side by side as they are, by default
-                otherwise; or ``features``, [F], for classifiers: the views side by side, each number at one
-                scale where the model has one (not of preset ``paper``), with a read-out without what the
-                others tell.
-            structure: λ, by default the model's (0 with ``views``, raw or features); above 0 the vectors are
-                √(1−λ) of the meaning, at length 1, beside √λ of who did what to whom, + S numbers: the cosine
-                is (1−λ) of the meanings' plus λ of the structures'.
             truncate_dim: keep so many numbers of the meaning, a fitted one at length 1 again.
+            workers: processes that share the sentences, on a CPU and from 4,096 sentences that are not all
+                of ``trees`` on; they give the same vectors but for the last digits.
             library_options: arguments of sentence-transformers' ``encode`` that change nothing here.
         """
-        flags = {"convert_to_tensor": convert_to_tensor, "normalize_embeddings": normalize_embeddings}
-        counts = {"batch_size": batch_size, "truncate_dim": 1 if truncate_dim is None else truncate_dim}
-        check_arguments(counts, trees, flags, library_options)
-        output = self._output(views, readout, structure, truncate_dim)
+        options = EncodeOptions.of(
+            {
+                **library_options,
+                "batch_size": batch_size,
+                "show_progress_bar": show_progress_bar,
+                "convert_to_tensor": convert_to_tensor,
+                "device": device,
+                "normalize_embeddings": normalize_embeddings,
+                "trees": trees,
+                "truncate_dim": truncate_dim,
+                "workers": workers,
+            }
+        )
+        return self._vectors(inputs, "meaning", None, options)
+
+    def features(
+        self,
+        inputs: str | Iterable[str | Tokens] | None,
+        *,
+        views: Sequence[str] | None = None,
+        **options: Any,
+    ) -> NDArray[np.float32]:
+        """Encode sentences for classifiers: [F] or [n, F], the views side by side without structure.
+
+        Each number is at one scale where the model has one (not of preset ``paper``); with a read-out,
+        numbers that the others tell are left out. Options are those of :meth:`encode`; ``views`` are as in
+        :meth:`view_vectors`.
+        """
+        return self._vectors(inputs, "features", views, EncodeOptions.of(options))
+
+    def view_vectors(
+        self,
+        inputs: str | Iterable[str | Tokens] | None,
+        views: Sequence[str] | str | None = None,
+        **options: Any,
+    ) -> NDArray[np.float32]:
+        """Encode sentences to views side by side as they are: [D] or [n, D].
+
+        ``views`` are names (``dep``) or positions (``0-dep``), None is all; the order is the model's. Another
+        name is a UserError. Options are those of :meth:`encode`.
+        """
+        return self._vectors(inputs, "views", views, EncodeOptions.of(options))
+
+    @with_torch_defaults()
+    def _vectors(
+        self,
+        inputs: str | Iterable[str | Tokens] | None,
+        kind: Kind,
+        views: Sequence[str] | str | None,
+        options: EncodeOptions,
+    ) -> NDArray[np.float32]:
+        view_positions(self.views, views)  # refuses other names
         texts = None
         if inputs is not None:
             texts = read_sentences([inputs] if isinstance(inputs, str) else inputs, "encode")
-        if device is not None:
-            self.to(device)
-        vectors = self._encode(texts, trees, output, batch_size, show_progress_bar)
-        if normalize_embeddings:
+        if options.device is not None:
+            self.to(options.device)
+        is_long = texts is not None and len(texts) >= MIN_SENTENCES_FOR_WORKERS
+        if options.workers > 1 and is_long and texts is not None and self.device.type == "cpu":
+            vectors = torch.from_numpy(encode_by_processes(Job(self, kind, views, options), texts))
+        else:
+            vectors = encode_here(self, kind, views, texts, options)
+        if options.normalize_embeddings:
             vectors = normalize(vectors, dim=1)
         if isinstance(inputs, str):
             vectors = vectors[0]
-        return vectors if convert_to_tensor else vectors.cpu().numpy()  # type: ignore[return-value]
-
-    def _output(
-        self, view_names: Sequence[str] | None, kind: str | None, share: float | None, dim: int | None
-    ) -> Output:
-        """Decide how :meth:`encode` makes vectors, by its options; ``kind`` is its ``readout``."""
-        check_kind(kind, self.readout, self.name or "this model", reads_all_views=view_names is None)
-        places = view_positions(self.views, view_names)
-        for_cosine = view_names is None and kind in (None, "meaning")
-        transform: Readout | Scale | None = self.readout if for_cosine else None
-        if kind == "features" and self.has_scale:
-            transform = self.network.scale_of(places)
-        output = views_output(self.network, places, transform, dim)
-        default_share = self.structure if for_cosine else 0.0
-        share = default_share if share is None else check_share(share)
-        if not share:
-            return output
-        if dim is not None:
-            size = f"{self.structure_size:,} numbers of structure stay"
-            warn_once(f"truncate_dim={dim} cuts the meaning; {size}")
-        return joined_output(output, structure_output(self.network.words, self.structure_size), share)
+        return vectors if options.convert_to_tensor else vectors.cpu().numpy()  # type: ignore[return-value]
 
     def to(self, device: str | torch.device) -> Self:
         """Move weights and parsers to a device; later calls compute there, too."""
         target = pick_device(device)
         if target != self.device:
-            self.device = target
             self.reader.move(target)
             self.network.to(target)
         return self
@@ -403,35 +439,13 @@ class MultiViewEncoder:
             sentences = [self.reader.tokens(text) for text in read_sentences([a, b], "explain")]
             batch = self.reader.parse(sentences, self.requires_of(views))
             nodes = list(nodes_of(batch, self.network, view_positions(self.views, views)))
-            sentence_vectors = {"": self.encode(sentences, views=views, show_progress_bar=False)}
+            without_bar = {"show_progress_bar": False}
+            if views is not None:
+                sentence_vectors = {"": self.view_vectors(sentences, views, **without_bar)}
+            else:
+                sentence_vectors = {"": self.encode(sentences, show_progress_bar=False)}
             if self.structure and views is None:
-                sentence_vectors["meaning"] = self.encode(sentences, structure=0, show_progress_bar=False)
+                meaning = self.with_options(structure=0)
+                sentence_vectors["meaning"] = meaning.encode(sentences, show_progress_bar=False)
                 sentence_vectors["structure"] = self.structure_vectors(sentences)
         return explain_pair(batch, self.reader.inventories(), nodes, sentence_vectors, top)
-
-    def _encode(
-        self,
-        texts: Sequence[str | Tokens] | None,
-        trees: TreeCache | None,
-        output: Output,
-        batch_size: int,
-        show_progress_bar: bool | None,
-    ) -> Tensor:
-        """Return the vectors [n, width] of sentences, or of all those of ``trees``, in input order."""
-        total = len(texts if texts is not None else trees or ())
-        vectors = torch.zeros(total, output.width, device=self.device, dtype=torch.float32)
-        dim = self.network.config.dim
-        threads = chosen_threads(batch_size, dim, self.device) if total >= FEW_SENTENCES else 1
-        batches = self.reader.batches(texts, output.requires, trees, batch_size)
-        progress_bar = progress(total=total, description="encode", show=show_progress_bar)
-        # The first sentence imports a tokenizer, parsers and compiled loops.
-        collector = pause_collector() if total < FEW_SENTENCES else contextlib.nullcontext()
-        # Parsing takes one thread: it has no large products.
-        with torch.inference_mode(), torch_threads(1), progress_bar as bar, collector:
-            for places, batch in batches:
-                with torch_threads(threads):
-                    vectors_BD = output.vectors_of(batch)
-                check_finite(vectors_BD, batch, places, self.name)
-                vectors[torch.from_numpy(places).to(self.device)] = vectors_BD
-                bar.update(len(places))
-        return vectors

@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
+from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
-from multiview.folder.reading import Tokens
+from multiview.folder.reading import TextSource, Tokens
 from multiview.model import MultiViewEncoder
+from multiview.structure.joining import check_share, put_beside
 
 
 class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -39,18 +42,15 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def transform(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:
         """Return the vectors [n, D] of n sentences, each a string or tokens."""
-        return self._vectors(read_sentences(X, "transform"))
+        return self._vectors(X)
 
     def _vectors(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:
         check_is_fitted(self)
-        return self.encoder_.encode(
-            X,
-            show_progress_bar=False,
-            normalize_embeddings=self.normalize,
-            views=self.views,
-            readout="features",
-            structure=self.structure,
-        )
+        texts = read_sentences(X, "transform")
+        vectors = torch.from_numpy(self.encoder_.features(texts, views=self.views, show_progress_bar=False))
+        if check_share(self.structure):
+            vectors = put_beside(vectors, TextSource.of(self.encoder_), texts, self.structure)
+        return (normalize(vectors, dim=1) if self.normalize else vectors).numpy()
 
     @property
     def _n_features_out(self) -> int:

@@ -174,9 +174,10 @@ def estimate_on_sample(config: TrainConfig, problems: str) -> None:
     """Print what the paper's training would cost here: a sample of books is parsed, and trained on."""
     from corpora.registry import open_corpus
     from multiview.training.trainer import Trainer
-    from parsing.pipeline.driver import Pool, run_corpus
+    from parsing.pipeline.driver import Worker, run_corpus
     from parsing.text_parser import load
     from parsing.trees.cache import TreeCache
+    from runtime.pool import Pool
 
     table = dataclasses.replace(config.table, expand=0)
     config = dataclasses.replace(config, words="trained", table=table)
@@ -191,7 +192,7 @@ def estimate_on_sample(config: TrainConfig, problems: str) -> None:
             f"{parsing.facts['memory']}, with the builtin parsers (BERT's take longer)",
             "trees": f"{parsing.facts['disk']} on disk",
         }
-        run_corpus(open_corpus("books", limit=SAMPLE), Path(folder), Pool(load))
+        run_corpus(open_corpus("books", limit=SAMPLE), Path(folder), Pool(Worker, load))
         dry_run(config, Trainer(config, TreeCache.open(folder), distributed), facts)
 
 

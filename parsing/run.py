@@ -124,9 +124,10 @@ def main(config: ParseConfig) -> None:
         if config.dry_run:
             print(parsing_cost(corpus, loaders[0](), workers).text(config))
             return
-        from parsing.pipeline.driver import LocalPool, Pool, run_corpus
+        from parsing.pipeline.driver import Worker, run_corpus
+        from runtime.pool import LocalPool, Pool
 
-        pool: Pool = LocalPool(loaders, workers)
+        pool: Pool = LocalPool(Worker, loaders, workers)
         if config.ray is not None:
             from parsing.pipeline.ray import RayPool
 

@@ -328,7 +328,11 @@ def read_record(path: Path, files: Iterable[str] = ()) -> dict[str, Any]:
 
     Values that were changed since are refused, and so are ``files`` that it does not list or that changed.
     """
-    values = read_json(path)
+    return unsealed(read_json(path), path, files)
+
+
+def unsealed(values: Any, path: Path, files: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the content of a record's file without the seal, checked as by :func:`read_record`."""
     if not isinstance(values, dict) or SEAL not in values:
         raise UserError(f"{path}: not a record of this program (no {SEAL!r})")
     seal = values.pop(SEAL)

@@ -31,8 +31,8 @@ def main() -> None:
     first, second = map(list, zip(*PAIRS, strict=True))
     probabilities = [judgement.probability for judgement in Judge.load().pairs(PAIRS)]
     sides = first + second
-    vectors = {"bag of words": encoder.encode(sides, views=["bag"], structure=0)}
-    vectors["builtin"] = encoder.encode(sides, structure=0)
+    vectors = {"bag of words": encoder.view_vectors(sides, "bag")}
+    vectors["builtin"] = encoder.with_options(structure=0).encode(sides)
     if has_minilm():
         vectors["MiniLM"] = minilm_vectors(sides)
     vectors["structure alone"] = encoder.structure_vectors(sides)

@@ -22,12 +22,12 @@ from multiview.encoders.registry import view_class
 from multiview.model import MultiViewEncoder
 from multiview.training.gradient import StepResult
 from multiview.training.trainer import READ_EVERY, Trainer
-from parsing.pipeline.driver import give_memory_back
 from parsing.run import cli as parse
 from parsing.score import equal_trees
 from parsing.text_parser import load_parser
 from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
+from runtime.pool import give_memory_back
 from runtime.training_step import Measures, read_measures
 from tests.fixtures.trees import changed
 

@@ -1,6 +1,6 @@
 """How vectors are made of a model's views, or of a map from these."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,18 +12,8 @@ from multiview.encoders.meaning import Readout, Scale, normalize_rows
 from multiview.encoders.registry import ViewStack
 from multiview.pretrained import read_vectors
 from parsing.trees.batch import Batch
-from runtime.errors import UserError, check_count
+from runtime.errors import UserError
 
-NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
-    "prompt": (None, ""),
-    "prompt_name": (None,),
-    "precision": (None, "float32"),
-    "output_value": ("sentence_embedding",),
-    "convert_to_numpy": (True, False),
-    "pool": (None,),
-    "chunk_size": (None,),
-}
-"""Arguments of sentence-transformers' ``encode``, each with the values that change nothing."""
 Vectors = NDArray[np.floating] | Tensor
 
 
@@ -74,32 +64,6 @@ def views_output(
         return views_BD[:, :width] if transform is None else transform(views_BD, width)
 
     return Output(annotations_of(network, places), width, vectors_of)
-
-
-def check_arguments(
-    counts: Mapping[str, object], trees: object, flags: Mapping[str, object], options: Mapping[str, object]
-) -> None:
-    """Refuse arguments of ``encode`` that mean nothing, by a UserError that names the first of them."""
-    for name, count in counts.items():
-        check_count(count, f"encode: {name}")
-    if trees is not None and not hasattr(trees, "has"):
-        raise UserError(f"encode: trees={trees!r:.60}: is no tree cache; TreeCache.open opens one")
-    for name, flag in flags.items():
-        if not isinstance(flag, bool | np.bool_ | int | None):
-            raise UserError(f"encode: {name}={flag!r:.60}: must be True or False")
-    for name, value in options.items():
-        neutral_values = [(type(neutral), neutral) for neutral in NEUTRAL_ARGUMENTS.get(name, ())]
-        if (type(value), value) not in neutral_values:
-            raise UserError(f"encode: {name}={value!r} has no meaning for this model")
-
-
-def check_kind(kind: object, readout: Readout | None, name: str, *, reads_all_views: bool) -> None:
-    """Refuse a ``readout`` of ``encode`` that is none, or a meaning that the model ``name`` cannot give."""
-    if not isinstance(kind, str | None) or kind not in (None, "meaning", "features", "raw"):
-        raise UserError(f"encode: readout={kind!r:.60}: meaning, features or raw")
-    if kind == "meaning" and (readout is None or not reads_all_views):
-        reason = "reads all views, not some" if readout else "was never fitted (multiview.readout does)"
-        raise UserError(f"encode: readout='meaning': that of {name} {reason}")
 
 
 def check_finite(vectors_BD: Tensor, batch: Batch, places: NDArray[np.integer], name: str) -> None:

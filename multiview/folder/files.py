@@ -34,8 +34,8 @@ from runtime.files import (
     check_files,
     path_of,
     read_json,
-    read_record,
     sha256_file,
+    unsealed,
     write_json,
     write_record,
     write_text,
@@ -130,7 +130,7 @@ def model_record(folder: Path) -> ModelRecord:
     number = content.get("format") if isinstance(content, dict) else None
     if number != FORMAT:
         raise UserError(f"{path}: model format {number}, this program reads {FORMAT}; train the model again")
-    return config_from_json(ModelRecord, read_record(path), where=path)
+    return config_from_json(ModelRecord, unsealed(content, path), where=path)
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
@@ -230,9 +230,9 @@ def save_model(
             copy_card(current_folder(source), new_folder)
 
 
-def load_model(folder: Path, device: torch.device | str = "cpu") -> Model:
+def load_model(folder: Path, device: torch.device | str = "cpu", record: ModelRecord | None = None) -> Model:
     """Load a model folder; a file that is missing, damaged or of another format is named in a UserError."""
-    record, folder = model_record(folder), current_folder(folder)
+    record, folder = record or model_record(folder), current_folder(folder)
     path = folder / WEIGHTS
     is_compact = record.storage == "compact"
     files = [WEIGHTS, VOCABULARY] if is_compact else [WEIGHTS, *record.words.files]

@@ -281,10 +281,11 @@ class TextSource:
         """Load those of a model folder, or of ``builtin``, by default onto a GPU if there is one."""
         path, target = model_folder(folder), pick_device(device)
         with pause_collector():
-            model = load_model(path, target)
+            record = model_record(path)
+            model = load_model(path, target, record)
         reader = SentenceReader(model.parsers)
         reader.device = str(target)
-        size = structure_size or model_record(path).structure_size
+        size = structure_size or record.structure_size
         return cls(model, reader, Path(folder).name, path.absolute(), size)
 
     @property

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from corpora.text import Corpus, Sentence, in_pieces
 from multiview.folder.reading import SentenceReader, Tokens
-from parsing.pipeline.driver import LocalPool, Pool, run_corpus
+from parsing.pipeline.driver import Worker, run_corpus
 from parsing.text_parser import TextParser, load
 from runtime.files import json_digest
+from runtime.pool import LocalPool, Pool
 
 SHARD_SENTENCES = 4096
 """A killed run loses its unfinished shards; one core parses this many sentences in a few seconds."""
@@ -33,10 +34,10 @@ def parse_sentences(
     pool: Pool
     if len(sentences) < MIN_SENTENCES_FOR_WORKERS:  # with the model's parsers themselves
         parser = TextParser(*(reader.parser(need) if need in needs else None for need in ("dep", "const")))
-        pool = Pool(lambda: parser)
+        pool = Pool(Worker, lambda: parser)
     else:
         specs = [reader.parser_spec(need) if need in needs else None for need in ("dep", "const")]
-        pool = LocalPool(functools.partial(load, *specs))
+        pool = LocalPool(Worker, functools.partial(load, *specs))
     summary = run_corpus(corpus, output, pool, shard_sentences=SHARD_SENTENCES)
     if summary.parsed_now:
         print(f"parsed {summary.parsed_now:,} sentences in {summary.seconds:.1f} s into {output}")

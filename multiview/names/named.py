@@ -180,8 +180,8 @@ class NamedEncoder:
             encoder.reader.specs |= self.places.parsers
             if name.expand is not None:
                 encoder.expand_vocabulary(name.expand)
-            if name.structure is not None and self.has_own_structure:
-                encoder.structure = name.structure
+            if self.has_own_structure:
+                encoder = encoder.with_options(structure=name.structure)
         return encoder
 
     @cached_property
@@ -213,9 +213,9 @@ class NamedEncoder:
         return SentenceReader({})
 
     @cached_property
-    def builtin(self) -> TextSource:
+    def source(self) -> TextSource:
         """Gives the structure of vectors that have none of their own."""
-        return TextSource.of(None)
+        return TextSource.of(self.loaded if self.has_own_structure else None)
 
     def encode(self, sentences: Sequence[str | Sequence[str]] | None, **options: Any) -> Float:
         """Return the vectors [n, D] of raw text or of tokens, to compare with.
@@ -249,19 +249,30 @@ class NamedEncoder:
                 return self._vectors(output, ["."])[:0]
             sentences = [text if "".join(text).strip() else "." for text in texts]
         if self.is_multiview:
-            share = name.structure if self.has_own_structure else None
-            options = {"views": name.views, "readout": readout, "structure": share}
-            places = {"trees": trees or self.trees, "show_progress_bar": show_progress_bar}
-            vectors: Float = self.loaded.encode(sentences, batch_size=batch_size, **places, **options)
+            options = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+            vectors = self._of_model(sentences, readout, trees=trees or self.trees, **options)
         else:
             vectors = self._plain(output, sentences or (), show_progress_bar)
         if scale is not None:
             vectors = scale(torch.from_numpy(vectors)).numpy()
-        if name.structure and not self.has_own_structure:
+        has_structure = self.has_own_structure and readout in (None, "meaning") and not name.views
+        if name.structure and not has_structure:
             if sentences is None:
                 sentences = [] if trees is None else list(trees.words())
-            vectors = put_beside(torch.from_numpy(vectors), self.builtin, sentences, name.structure).numpy()
+            vectors = put_beside(torch.from_numpy(vectors), self.source, sentences, name.structure).numpy()
         return vectors
+
+    def _of_model(self, sentences: Any, readout: str | None, **options: Any) -> Float:
+        """Return a multi-view encoder's vectors of the kind that a name says."""
+        model: MultiViewEncoder = self.loaded
+        if readout == "features":
+            return model.features(sentences, views=self.name.views, **options)
+        if readout == "raw" or (self.name.views and not readout):
+            return model.view_vectors(sentences, self.name.views, **options)
+        if readout == "meaning" and (model.readout is None or self.name.views):
+            reason = "reads all views, not some" if model.readout else "was never fitted (multiview.readout)"
+            raise UserError(f"model {self.name.spec!r}: readout=meaning: that of {model.name} {reason}")
+        return model.encode(sentences, **options)
 
     def _plain(self, output: Output, sentences: Sequence[str | Sequence[str]], show: bool | None) -> Float:
         """Return the vectors of an encoder that is not multi-view, as they are."""

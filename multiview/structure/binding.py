@@ -221,7 +221,7 @@ class OrderView(BindingView):
 
 
 class StructureView(BindingView):
-    """The sum of both, which ``encode(structure=λ)`` computes; no model has it as a view."""
+    """The sum of both, which encoders with a share λ compute; no model has it as a view."""
 
     pair_rules = (role_pairs, order_pairs)
 

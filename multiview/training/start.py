@@ -116,7 +116,7 @@ class StartModel:
 
         def write() -> None:
             encoder = MultiViewEncoder(self.model)
-            write_array(path, encoder.encode(None, trees=trees, structure=0, normalize_embeddings=True))
+            write_array(path, encoder.encode(None, trees=trees, normalize_embeddings=True))
 
         make_once(folder, source, [path.name], write)
         vectors: Float = read_array(path, 2)

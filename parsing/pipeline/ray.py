@@ -7,8 +7,9 @@ from collections import Counter
 from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self
 
-from parsing.pipeline.driver import MakeParser, Pool, Worker
+from parsing.pipeline.driver import MakeParser, Worker
 from runtime.errors import MissingExtraError, UserError
+from runtime.pool import Pool
 
 try:
     import ray

@@ -218,14 +218,14 @@ def _judged(builtin: MultiViewEncoder) -> Table:
 
 def _cosines_of_examples(trained: MultiViewEncoder, builtin: MultiViewEncoder) -> Table:
     """Return the cosines of a sentence with its passive, and with the same words exchanged."""
-    encoders = (
-        (TRAINED, trained, 0.0),
-        ("builtin without structure", builtin, 0.0),
-        ("builtin", builtin, None),
-    )
+    encoders = {
+        TRAINED: trained.with_options(structure=0),
+        "builtin without structure": builtin.with_options(structure=0),
+        "builtin": builtin,
+    }
     rows: list[list[TableCell]] = []
-    for name, encoder, share in encoders:
-        vectors = unit(encoder.encode(EXAMPLES, show_progress_bar=False, structure=share))
+    for name, encoder in encoders.items():
+        vectors = unit(encoder.encode(EXAMPLES, show_progress_bar=False))
         rows.append([name, *(float(vectors[0] @ vectors[n]) for n in (1, 2))])
     columns = [f"“{EXAMPLES[1]}” (means the same)", f"“{EXAMPLES[2]}” (does not)"]
     return Table(["cosine with “" + EXAMPLES[0] + "”", *(Column(text, digits=3) for text in columns)], rows)

@@ -81,13 +81,13 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
     assert list(explanation.cosines) == ["dep", "const", "seq"]
     cosine_of_views = [(explanation.cosine, None), *((c, [view]) for view, c in explanation.cosines.items())]
     for cosine, chosen in cosine_of_views:
-        one, other = encoder.encode([A, B], views=chosen)
+        one, other = encoder.view_vectors([A, B], chosen)
         assert cosine == pytest.approx(float(encoder.similarity(one, other)), abs=1e-6)
     assert explanation.trees == {"dep": "dep", "const": "const"}
     sentences = [encoder.reader.tokens(sentence) for sentence in (A, B)]
     batch, dummy = encoder.reader.parse(sentences, {"dep", "const"}), encoder.reader.inventories().dummy_label
     for nodes in nodes_of(batch, encoder.network, [0, 1]):
-        vectors = encoder.encode([A, B], views=[nodes.name])
+        vectors = encoder.view_vectors([A, B], [nodes.name])
         for states, vector in zip(nodes.states, vectors, strict=True):  # the root's is one of them
             assert np.abs(states - vector).max(axis=1).min() < 1e-5
         sides = []

@@ -69,11 +69,11 @@ def test_strings_tokens_and_one_sentence_have_the_same_vectors(encoder: MultiVie
 @pytest.mark.usefixtures("both_devices")
 def test_views_can_be_chosen(encoder: MultiViewEncoder) -> None:
     whole = encoder.encode(SENTENCES)
-    some = encoder.encode(SENTENCES, views=["2-seq", "dep"])
+    some = encoder.view_vectors(SENTENCES, views=["2-seq", "dep"])
     np.testing.assert_allclose(some, np.delete(whole, slice(8, 16), axis=1), atol=1e-6)
     for wrong, message in ((["srl"], r"view 'srl'.*0-dep"), ([], r"views=\[\]: this model has 0-dep")):
         with pytest.raises(UserError, match=message):
-            encoder.encode(SENTENCES, views=wrong)
+            encoder.view_vectors(SENTENCES, views=wrong)
 
 
 @settings(max_examples=40, deadline=None)
@@ -160,18 +160,18 @@ def test_the_parser_must_be_the_training_one(folder: Path, tmp_path: Path, monke
 
     monkeypatch.setattr("parsing.text_parser.load_parser", give)
     encoder = MultiViewEncoder.load(folder, dep_model="my/parser")
-    assert encoder.encode(SENTENCES[:2], views=["dep"]).shape == (2, 8)
+    assert encoder.view_vectors(SENTENCES[:2], views=["dep"]).shape == (2, 8)
     assert specs == ["my/parser"]
     for name in ("mine", "toy-dep"):  # given, and recorded with the model
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path)
         encoder = MultiViewEncoder.load(folder, dep_model="mine" if name == "mine" else "")
         monkeypatch.chdir(tmp_path / name)  # the parser is loaded later
-        assert encoder.encode(SENTENCES[:2], views=["dep"]).shape == (2, 8)
+        assert encoder.view_vectors(SENTENCES[:2], views=["dep"]).shape == (2, 8)
         assert specs[-1] == str(tmp_path / name)
     monkeypatch.setattr(ToyDependencyParser, "identity", {**ToyDependencyParser.identity, "version": "2"})
     with pytest.raises(UserError, match=r"toy-dep 1 .*here is toy-dep 2 .*--dep-model"):
-        MultiViewEncoder.load(folder).encode(SENTENCES[:2], views=["dep"])
+        MultiViewEncoder.load(folder).view_vectors(SENTENCES[:2], views=["dep"])
     write_cache(tmp_path, [("a", "b")] * 3)
     with pytest.raises(UserError, match=r"of dependency parser toy-dep 1 .*was parsed by toy-dep 2"):
         encoder.encode(None, trees=open_trees(tmp_path))

@@ -148,17 +148,17 @@ def read(tmp_path: Path) -> MultiViewEncoder:
 
 def test_encode_gives_meaning_and_features(read: MultiViewEncoder, caplog) -> None:
     warn_once.cache_clear()
-    features = read.encode(TEXTS, readout="features")
+    features = read.features(TEXTS)
     fitted = read.readout
     assert features.shape == (4, 8) and fitted is not None and fitted.origin == "chance"
-    meaning = read.encode(TEXTS, structure=0)
+    meaning = read.with_options(structure=0).encode(TEXTS)
     product = features @ fitted.weight.numpy().T + fitted.bias.numpy()
     np.testing.assert_allclose(meaning, product / np.linalg.norm(product, axis=1, keepdims=True), atol=1e-6)
     whole = read.encode(TEXTS)
     assert whole.shape[1] == read.get_sentence_embedding_dimension() == 3 + WIDTH
-    np.testing.assert_array_equal(whole, read.encode(TEXTS, readout="meaning", structure=0.2))
+    np.testing.assert_array_equal(whole, read.with_options(structure=0.2).encode(TEXTS))
     np.testing.assert_allclose(whole[:, :3], 0.8**0.5 * meaning, atol=1e-6)
-    cut = read.encode(TEXTS, structure=0, truncate_dim=2)
+    cut = read.with_options(structure=0).encode(TEXTS, truncate_dim=2)
     np.testing.assert_allclose(
         cut, product[:, :2] / np.linalg.norm(product[:, :2], axis=1)[:, None], atol=1e-6
     )
@@ -166,17 +166,21 @@ def test_encode_gives_meaning_and_features(read: MultiViewEncoder, caplog) -> No
     assert "truncate_dim=2 cuts the meaning; 1,024 numbers of structure stay" in caplog.text
     with pytest.raises(UserError, match="truncate_dim=-1: must be a whole number from 1"):
         read.encode(TEXTS, truncate_dim=-1)
-    np.testing.assert_array_equal(read.encode(TEXTS, views=["dep"]), features[:, 4:])
-    assert read.encode(TEXTS, readout="features", structure=0.5).shape[1] == 8 + WIDTH
+    np.testing.assert_array_equal(read.view_vectors(TEXTS, ["dep"]), features[:, 4:])
     assert "= 8 dimensions, read out as 3; structure 0.2" in repr(read)
-    for options, message in (
-        ({"readout": "meaning", "views": ["dep"]}, "reads all views"),
-        ({"readout": "wide"}, "readout='wide': meaning, features or raw"),
-    ):
-        with pytest.raises(UserError, match=message):
-            read.encode(TEXTS, **options)
-    with pytest.raises(UserError, match=r"was never fitted"):
-        MultiViewEncoder.untrained("seq", dim=4, word_dim=4).encode(TEXTS, readout="meaning")
+    for gone in ({"readout": "meaning"}, {"views": ["dep"]}, {"structure": 0.1}):
+        with pytest.raises(UserError, match="has no meaning for this model"):
+            read.encode(TEXTS, **gone)
+
+
+def test_options_make_another_encoder_over_the_same_weights(read: MultiViewEncoder) -> None:
+    other = read.with_options(structure=0.5, structure_size=256)
+    assert (read.structure, other.structure, other.structure_size) == (0.2, 0.5, 256)
+    assert other.network is read.network and other.encode(TEXTS).shape[1] == 3 + 256
+    other.to("cpu")
+    assert other.device == read.device
+    with pytest.raises(UserError, match="structure=2"):
+        read.with_options(structure=2)
 
 
 @pytest.mark.parametrize("compact", [False, True])
@@ -194,10 +198,10 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
         assert after.structure == 0.1 and after.readout is not None
         expected = (before.encode(TEXTS) - mean.numpy()) / np.arange(1, width + 1)
         expected = FEATURE_LENGTH / (width - 1) ** 0.5 * np.delete(expected, 2, axis=1)
-        np.testing.assert_allclose(after.encode(TEXTS, readout="features"), expected, atol=1e-6)
-        cut = after.encode(TEXTS, readout="features", truncate_dim=3)
+        np.testing.assert_allclose(after.features(TEXTS), expected, atol=1e-6)
+        cut = after.features(TEXTS, truncate_dim=3)
         np.testing.assert_allclose(cut, expected[:, :3], atol=1e-6)
-        np.testing.assert_array_equal(after.encode(TEXTS, readout="raw"), before.encode(TEXTS))
+        np.testing.assert_array_equal(after.view_vectors(TEXTS), before.encode(TEXTS))
         error = (after.readout.weight - fitted.weight).abs().amax(dim=1) / fitted.weight.abs().amax(dim=1)
         assert float(error.max()) < (0.006 if compact else 1e-9)
         weights = load_file(tmp_path / target / "model.safetensors")

@@ -292,7 +292,7 @@ def test_features_have_one_scale_over_the_training_text(tiny: TrainConfig, name:
     config = changed(tiny, preset=name)
     main(config)
     cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
-    raw, features = (encoder.encode(None, trees=cache, readout=kind) for kind in ("raw", "features"))
+    raw, features = encoder.view_vectors(None, trees=cache), encoder.features(None, trees=cache)
     np.testing.assert_array_equal(raw, encoder.encode(None, trees=cache))
     assert encoder.has_scale == (name == "laptop")
     expected, const_expected = raw.astype(np.float64), raw[:, 8:]
@@ -304,5 +304,5 @@ def test_features_have_one_scale_over_the_training_text(tiny: TrainConfig, name:
         const_expected = features[:, 8:] * 2**0.5  # half as many numbers have the same length
         assert read_json(config.folder / "config.json")["scale"] == {"origin": "toy"}
     np.testing.assert_allclose(features, expected, atol=1e-5)
-    const_features = encoder.encode(None, trees=cache, readout="features", views=["1-const"])
+    const_features = encoder.features(None, trees=cache, views=["1-const"])
     np.testing.assert_allclose(const_features, const_expected, atol=1e-6)

@@ -88,7 +88,7 @@ def test_an_untrained_view_is_saved_and_encodes_the_same(views: str, toy_trees: 
     place = 0
     network = loaded.network
     for position, (view, width) in enumerate(zip(loaded.views, network.widths, strict=True)):
-        part = loaded.encode(None, trees=cache, views=[f"{position}-{view}"])
+        part = loaded.view_vectors(None, [f"{position}-{view}"], trees=cache)
         np.testing.assert_allclose(part, vectors[:, place : place + width], atol=1e-6)
         place += width
     assert len(network.words.tables) == max(1, sum(view in TRAINED for view in loaded.views))

@@ -78,7 +78,7 @@ def save_compact(folder) -> None:
 def test_a_bag_is_the_mean(buckets: int) -> None:
     encoder = encoder_of(buckets=buckets)
     means = [encoder.word_vectors(words).mean(axis=0) for words in SENTENCES]
-    np.testing.assert_allclose(encoder.encode(SENTENCES, views="bag"), means, atol=1e-6)
+    np.testing.assert_allclose(encoder.view_vectors(SENTENCES, views="bag"), means, atol=1e-6)
     batch = encoder.reader.parse([tuple(words) for words in SENTENCES], {"tokens"})
     (nodes,) = nodes_of(batch, encoder.network, [encoder.views.index("bag")])  # they are the words
     assert [len(rows) for rows in nodes.states] == [7, 6, 1, 8] and nodes.tree == ""
@@ -92,7 +92,7 @@ def test_spelling_is_a_mean_of_words_and_pairs() -> None:
         + np.mean([directions(mixed((a * 3 + b) % 2**64)) for a, b in pairwise(key)], axis=0) / 2
         for words, key in zip(SENTENCES, keys, strict=True)
     ]
-    np.testing.assert_allclose(encoder.encode(SENTENCES, views="spelling"), expected, atol=1e-6)
+    np.testing.assert_allclose(encoder.view_vectors(SENTENCES, views="spelling"), expected, atol=1e-6)
 
 
 def test_words_beside_the_views_leave_their_weights() -> None:

@@ -93,7 +93,7 @@ def test_an_output_inside_the_corpus_is_refused(
 def test_no_worker_starts_for_what_is_refused(tmp_path: Path, monkeypatch, refusal) -> None:
     """A parser that is not there, a corpus without sentences, a folder with the trees of another text."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("parsing.pipeline.driver.LocalPool.__enter__", None)
+    monkeypatch.setattr("runtime.pool.LocalPool.__enter__", None)
     Path("empty.txt").write_text("\n\n")
     Path("some.txt").write_text("A cat sat.\n")
     write_cache(tmp_path / "other", odd_sentences(5))

@@ -57,8 +57,8 @@ def test_a_view_equals_its_equation(packaged_encoder: MultiViewEncoder, view: ty
     ],
 )
 def test_vectors_do_not_see_how_a_character_is_written(packaged_encoder, text, same: str | list[str]) -> None:
-    for readout in ("meaning", "features"):
-        one, other = packaged_encoder.encode([text, same], readout=readout)
+    for encode in (packaged_encoder.encode, packaged_encoder.features):
+        one, other = encode([text, same])
         np.testing.assert_allclose(one, other, atol=1e-5)
     one, other = packaged_encoder.structure_vectors([text, same])
     np.testing.assert_allclose(one, other, atol=1e-5)
@@ -99,7 +99,7 @@ def test_names_of_encoders_take_a_share(packaged_encoder: MultiViewEncoder) -> N
     ours, bag = open_model("builtin?structure=0.3"), open_model("bag:random?dim=64?structure=1")
     assert ours.name == "builtin?structure=0.3"
     np.testing.assert_allclose(
-        ours.encode(sentences), packaged_encoder.encode(sentences, structure=0.3), atol=1e-6
+        ours.encode(sentences), packaged_encoder.with_options(structure=0.3).encode(sentences), atol=1e-6
     )
     cosines = packaged_encoder.similarity(bag.encode(sentences), bag.encode(sentences))
     assert cosines[0, 1] > cosines[0, 2] + 0.2
@@ -131,7 +131,9 @@ def test_a_structured_sentence_transformer_is_saved_and_loaded(tmp_path) -> None
     loaded_model = sentence_transformers.SentenceTransformer(str(tmp_path), trust_remote_code=True)
     vectors = model.encode([ACTIVE, EXCHANGED])
     np.testing.assert_allclose(loaded_model.encode([ACTIVE, EXCHANGED]), vectors, atol=1e-6)
-    np.testing.assert_allclose(vectors, encoder.encode([ACTIVE, EXCHANGED], structure=0.3), atol=1e-5)
+    np.testing.assert_allclose(
+        vectors, encoder.with_options(structure=0.3).encode([ACTIVE, EXCHANGED]), atol=1e-5
+    )
 
 
 def test_sentence_transformers_tools_take_the_model(packaged_encoder: MultiViewEncoder) -> None:

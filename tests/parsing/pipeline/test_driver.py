@@ -17,12 +17,13 @@ import h5py
 import pytest
 
 from corpora.text import Document, Sentence
-from parsing.pipeline.driver import LocalPool, Pool, run_corpus, shards_of
+from parsing.pipeline.driver import Worker, run_corpus, shards_of
 from parsing.run import cli
 from parsing.text_parser import TextParser
 from parsing.trees.cache import Manifest, TreeCache
 from runtime.errors import UserError
 from runtime.files import lock_folder, sha256_file
+from runtime.pool import LocalPool, Pool
 from tests.fixtures.files import differing
 from tests.fixtures.processes import ROOT
 from tests.parsing.pipeline.toy_parsers import (
@@ -43,7 +44,7 @@ SHARD = 64
 
 def run(corpus, folder: Path, pool=None, part_sentences: int = 40, **options):
     with patch("parsing.pipeline.driver.PART_SENTENCES", part_sentences):
-        return run_corpus(corpus, folder, pool or Pool(toys), **{"shard_sentences": SHARD, **options})
+        return run_corpus(corpus, folder, pool or Pool(Worker, toys), **{"shard_sentences": SHARD, **options})
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,9 @@ def content(folder: Path) -> str:
     return TreeCache.open(folder).identity["content_sha256"]
 
 
-@pytest.mark.parametrize(("pool", "part"), [(LocalPool([toys, toys], 3), 40), (Pool(toys), 7)])
+@pytest.mark.parametrize(
+    ("pool", "part"), [(LocalPool(Worker, [toys, toys], 3), 40), (Pool(Worker, toys), 7)]
+)
 def test_workers_have_no_say_in_the_content(whole: Path, tmp_path: Path, pool, part: int) -> None:
     run(toy_corpus(500), tmp_path / "again", pool, part_sentences=part)
     for path in [*whole.glob("shard-*"), whole / "manifest.json"]:
@@ -90,7 +93,7 @@ def test_without_shared_locks_one_process_parses(whole: Path, tmp_path: Path, mo
     refused = OSError(errno.EROFS, "Read-only file system", "/dev/shm/pym-1")
     context = Mock(Value=Mock(side_effect=refused), Pipe=multiprocessing.Pipe)
     monkeypatch.setattr("multiprocessing.get_context", lambda kind: context)
-    run(toy_corpus(500), tmp_path / "again", LocalPool(toys, 3))
+    run(toy_corpus(500), tmp_path / "again", LocalPool(Worker, toys, 3))
     assert content(whole) == content(tmp_path / "again")
     assert "this one parses alone" in caplog.text
 
@@ -110,7 +113,7 @@ def test_a_script_on_standard_input_has_workers(whole: Path, tmp_path: Path) -> 
 def slow_run(folder: str) -> None:
     """The run of ``whole`` with two workers, slowed down to 0.1 s a part."""
     slow = partial(toys, partial(FailingDependencyParser, partial(time.sleep, 0.1), word="a"))
-    run(toy_corpus(500), Path(folder), LocalPool(slow, 2))
+    run(toy_corpus(500), Path(folder), LocalPool(Worker, slow, 2))
 
 
 def started(script: str, folder: Path) -> subprocess.Popen:
@@ -151,7 +154,7 @@ FAILING = corpus_of(documents_of([("all", "well")] * 100 + [("fail", "here")]))
 @pytest.mark.parametrize("failure", [die, no_memory])
 def test_a_dead_worker_is_replaced_and_its_shard_tried_again(tmp_path: Path, failure) -> None:
     failing = partial(toys, partial(FailingDependencyParser, failure, tmp_path / "failed"))
-    run(FAILING, tmp_path / "a", LocalPool(failing, 2))
+    run(FAILING, tmp_path / "a", LocalPool(Worker, failing, 2))
     run(FAILING, tmp_path / "b")
     assert (tmp_path / "failed").exists() and content(tmp_path / "a") == content(tmp_path / "b")
 
@@ -164,7 +167,7 @@ def test_a_dead_worker_is_replaced_and_its_shard_tried_again(tmp_path: Path, fai
     ],
 )
 def test_a_shard_that_kills_two_workers_is_a_clear_fault(tmp_path: Path, failure, message: str) -> None:
-    failing = LocalPool(partial(toys, partial(FailingDependencyParser, failure)), 1)
+    failing = LocalPool(Worker, partial(toys, partial(FailingDependencyParser, failure)), 1)
     with pytest.raises(UserError, match=message):
         run(FAILING, tmp_path, failing)
     manifest = Manifest.read(tmp_path)
@@ -173,7 +176,7 @@ def test_a_shard_that_kills_two_workers_is_a_clear_fault(tmp_path: Path, failure
 
 def test_no_worker_that_can_load_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no worker could load the parsers \(.*terminated.*fewer --workers"):
-        run(toy_corpus(50), tmp_path, LocalPool(partial(toys, die), 2))
+        run(toy_corpus(50), tmp_path, LocalPool(Worker, partial(toys, die), 2))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +184,10 @@ def test_no_worker_that_can_load_is_one_line(tmp_path: Path) -> None:
     [
         ({"corpus": toy_corpus(500, seed=1)}, "corpus.input_sha256: 'toy 0' is now 'toy 1'"),
         ({"shard_sentences": 32}, "options.shard_sentences: 64 is now 32"),
-        ({"pool": Pool(lambda: TextParser(ToyDependencyParser(), None))}, "constituency: .* is now None"),
+        (
+            {"pool": Pool(Worker, lambda: TextParser(ToyDependencyParser(), None))},
+            "constituency: .* is now None",
+        ),
     ],
 )
 def test_a_change_is_refused(whole: Path, change: dict, message: str) -> None:

@@ -6,8 +6,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from parsing.pipeline.driver import Pool, run_corpus
+from parsing.pipeline.driver import Worker, run_corpus
 from runtime.errors import UserError
+from runtime.pool import Pool
 from tests.parsing.pipeline.toy_parsers import FailingDependencyParser, corpus_of, die, documents_of, toys
 
 ray = pytest.importorskip("ray")
@@ -27,7 +28,7 @@ def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path) -> None:
     sentences = [("word",) * (1 + i % 9) for i in range(600)]
     sentences[300] = ("fail", "here")
     corpus = corpus_of(documents_of(sentences))
-    local_cache = run_corpus(corpus, tmp_path / "here", Pool(toys), shard_sentences=64)
+    local_cache = run_corpus(corpus, tmp_path / "here", Pool(Worker, toys), shard_sentences=64)
     worker = partial(toys, partial(FailingDependencyParser, die, tmp_path / "died"))
     pool = RayPool(worker, 2, address="local")
     ray_cache = run_corpus(corpus, tmp_path / "ray", pool, shard_sentences=64)

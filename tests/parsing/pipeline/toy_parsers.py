@@ -12,9 +12,10 @@ from typing import ClassVar
 import numpy as np
 
 from corpora.text import Corpus, Document, Sentence
-from parsing.pipeline.driver import Pool, run_corpus
+from parsing.pipeline.driver import Worker, run_corpus
 from parsing.text_parser import TextParser
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost
+from runtime.pool import Pool
 
 
 def number(tokens: Sequence[str]) -> int:
@@ -159,5 +160,5 @@ def write_cache(folder: Path, sentences, documents=(0,), views=("dep", "const"),
     """A cache of ``sentences`` in shards of ``shard``; a document starts at each of ``documents``."""
     dependency = ToyDependencyParser() if "dep" in views else None
     constituency = ToyConstituencyParser() if "const" in views else None
-    pool = Pool(lambda: TextParser(dependency, constituency))
+    pool = Pool(Worker, lambda: TextParser(dependency, constituency))
     run_corpus(corpus_of(documents_of(sentences, documents)), folder, pool, shard_sentences=shard)

@@ -1,0 +1,187 @@
+"""What a call of ``encode`` decides, and how several processes share its work."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from multiview.encoders.meaning import Readout, Scale
+from multiview.encoders.outputs import Output, check_finite, view_positions, views_output
+from multiview.folder.reading import Tokens
+from multiview.structure.joining import joined_output, structure_output
+from runtime.cli import warn_once
+from runtime.device import chosen_threads, torch_threads, with_torch_defaults
+from runtime.errors import UserError, check_count
+from runtime.pool import ADVICE, LocalPool
+from runtime.progress import progress
+from runtime.surroundings import pause_collector
+
+if TYPE_CHECKING:
+    from multiview.model import MultiViewEncoder
+    from parsing.trees.cache import TreeCache
+
+Kind = Literal["meaning", "features", "views"]
+"""What vectors are made of: what one compares with, what classifiers get, or the views."""
+BATCH = 512
+"""Sentences encoded at a time: the more, the more often they share words."""
+FEW_SENTENCES = 200
+"""Fewer sentences are encoded by one thread."""
+PART_SENTENCES = 1024
+"""Sentences that a process gets at a time."""
+MIN_SENTENCES_FOR_WORKERS = 4096
+"""Starting processes takes as long as encoding this many sentences in one."""
+NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
+    "prompt": (None, ""),
+    "prompt_name": (None,),
+    "precision": (None, "float32"),
+    "output_value": ("sentence_embedding",),
+    "convert_to_numpy": (True, False),
+    "pool": (None,),
+    "chunk_size": (None,),
+}
+"""Arguments of sentence-transformers' ``encode``, each with the values that change nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeOptions:
+    """How a call makes vectors, whichever they are; it can be pickled.
+
+    The fields are arguments of :meth:`multiview.model.MultiViewEncoder.encode`.
+    """
+
+    batch_size: int = BATCH
+    show_progress_bar: bool | None = None
+    convert_to_tensor: bool = False
+    device: Any = None
+    normalize_embeddings: bool = False
+    trees: TreeCache | None = None
+    truncate_dim: int | None = None
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        counts = {"batch_size": self.batch_size, "workers": self.workers}
+        if self.truncate_dim is not None:
+            counts["truncate_dim"] = self.truncate_dim
+        for name, count in counts.items():
+            check_count(count, f"encode: {name}")
+        if self.trees is not None and not hasattr(self.trees, "has"):
+            raise UserError(f"encode: trees={self.trees!r:.60}: is no tree cache; TreeCache.open opens one")
+        for name in ("convert_to_tensor", "normalize_embeddings"):
+            flag = getattr(self, name)
+            if not isinstance(flag, bool | np.bool_ | int | None):
+                raise UserError(f"encode: {name}={flag!r:.60}: must be True or False")
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Self:
+        """Return the options of a call; other arguments than the fields must change nothing."""
+        names = {field.name for field in fields(cls)}
+        for name, value in arguments.items():
+            neutral_values = [(type(neutral), neutral) for neutral in NEUTRAL_ARGUMENTS.get(name, ())]
+            if name not in names and (type(value), value) not in neutral_values:
+                raise UserError(f"encode: {name}={value!r} has no meaning for this model")
+        return cls(**{name: value for name, value in arguments.items() if name in names})
+
+
+def output_of(
+    encoder: MultiViewEncoder, kind: Kind, views: Sequence[str] | str | None, dim: int | None
+) -> Output:
+    """Decide how vectors of a kind are made; ``dim`` is how many numbers are kept."""
+    network, places = encoder.network, view_positions(encoder.views, views)
+    transform: Readout | Scale | None = encoder.readout if kind == "meaning" else None
+    if kind == "features" and encoder.has_scale:
+        transform = network.scale_of(places)
+    output = views_output(network, places, transform, dim)
+    if kind != "meaning" or not encoder.structure:
+        return output
+    if dim is not None:
+        size = f"{encoder.structure_size:,} numbers of structure stay"
+        warn_once(f"truncate_dim={dim} cuts the meaning; {size}")
+    return joined_output(output, structure_output(network.words, encoder.structure_size), encoder.structure)
+
+
+@with_torch_defaults()
+def encode_here(
+    encoder: MultiViewEncoder,
+    kind: Kind,
+    views: Sequence[str] | str | None,
+    texts: Sequence[str | Tokens] | None,
+    options: EncodeOptions,
+) -> Tensor:
+    """Return the vectors [n, width] of sentences, or of all those of a cache, in order, by this process."""
+    output, trees = output_of(encoder, kind, views, options.truncate_dim), options.trees
+    total = len(texts if texts is not None else trees or ())
+    vectors = torch.zeros(total, output.width, device=encoder.device, dtype=torch.float32)
+    dim = encoder.network.config.dim
+    threads = chosen_threads(options.batch_size, dim, encoder.device) if total >= FEW_SENTENCES else 1
+    batches = encoder.reader.batches(texts, output.requires, trees, options.batch_size)
+    progress_bar = progress(total=total, description="encode", show=options.show_progress_bar)
+    # The first sentence imports a tokenizer, parsers and compiled loops.
+    collector = pause_collector() if total < FEW_SENTENCES else contextlib.nullcontext()
+    # Parsing takes one thread: it has no large products.
+    with torch.inference_mode(), torch_threads(1), progress_bar as bar, collector:
+        for places, batch in batches:
+            with torch_threads(threads):
+                vectors_BD = output.vectors_of(batch)
+            check_finite(vectors_BD, batch, places, encoder.name)
+            vectors[torch.from_numpy(places).to(encoder.device)] = vectors_BD
+            bar.update(len(places))
+    return vectors
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all processes do to their sentences."""
+
+    encoder: MultiViewEncoder
+    kind: Kind
+    views: Sequence[str] | None
+    options: EncodeOptions
+
+
+class PartEncoder:
+    """Encodes parts of a text, in a process of its own."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def describe(self) -> None:
+        """Load parsers and compiled loops."""
+        self.encode(["."])
+
+    def encode(self, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
+        """Return the vectors of sentences, float32 [n, D]."""
+        job = self.job
+        vectors: NDArray[np.float32] = encode_here(
+            job.encoder, job.kind, job.views, texts, job.options
+        ).numpy()
+        return vectors
+
+
+def encode_by_processes(
+    job: Job, texts: Sequence[str | Tokens], make_worker: Callable[[Job], Any] = PartEncoder
+) -> NDArray[np.float32]:
+    """Return the vectors of sentences, float32 [n, D], which processes compute part by part.
+
+    A process that dies, for want of memory for instance, is a UserError.
+    """
+    options, blocks = job.options, []
+    job = replace(job, options=replace(options, workers=1, show_progress_bar=False))
+    parts = [texts[start : start + PART_SENTENCES] for start in range(0, len(texts), PART_SENTENCES)]
+    bar = progress(total=len(texts), description="encode", show=options.show_progress_bar)
+    with LocalPool(make_worker, job, min(options.workers, len(parts))) as pool, bar:
+        futures = [pool.submit("encode", part) for part in parts]
+        for part, future in zip(parts, futures, strict=True):
+            try:
+                blocks.append(future.result())
+            except BrokenExecutor:
+                raise UserError(f"encode: one of {options.workers} workers died; {ADVICE}") from None
+            bar.update(len(part))
+    return np.concatenate(blocks)

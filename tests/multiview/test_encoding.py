@@ -1,0 +1,67 @@
+"""Several processes encode as one does; what a call decides can be pickled; a dead process is one line."""
+
+import os
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from multiview.encoding import EncodeOptions, Job, PartEncoder, encode_by_processes
+from multiview.model import MultiViewEncoder
+from runtime.errors import UserError
+
+TEXTS = [
+    "A cat sat.",
+    ["a", "dog"],
+    "",
+    "It rains.",
+    "The king and the queen sleep.",
+    "No.",
+    "Yes , he did .",
+]
+
+
+class Dying(PartEncoder):
+    def encode(self, texts: Any) -> Any:
+        os._exit(9)
+
+
+@pytest.fixture
+def encoder() -> MultiViewEncoder:
+    return MultiViewEncoder.untrained("seq", dim=6, word_dim=4, device="cpu")
+
+
+@pytest.mark.process
+def test_processes_give_the_vectors_of_one(encoder: MultiViewEncoder, monkeypatch) -> None:
+    started = []
+    monkeypatch.setattr("multiview.model.MIN_SENTENCES_FOR_WORKERS", len(TEXTS))
+    monkeypatch.setattr("multiview.encoding.PART_SENTENCES", 3)
+    monkeypatch.setattr(
+        "multiview.model.encode_by_processes",
+        lambda job, texts: started.append(job.kind) or encode_by_processes(job, texts),
+    )
+    calls = {"meaning": encoder.encode, "features": encoder.features, "views": encoder.view_vectors}
+    for call in (calls["meaning"], calls["views"]):
+        np.testing.assert_allclose(call(TEXTS, workers=2), call(TEXTS), atol=1e-5)
+    assert started == ["meaning", "views"]
+    encoder.encode(TEXTS[1:], workers=2)  # too few
+    assert len(started) == 2
+
+
+@pytest.mark.process
+def test_a_worker_that_dies_is_one_line(encoder: MultiViewEncoder) -> None:
+    job = Job(encoder, "meaning", None, EncodeOptions(workers=2))
+    with pytest.raises(UserError, match=r"^encode: one of 2 workers died; take fewer workers"):
+        encode_by_processes(job, TEXTS, Dying)
+
+
+def test_options_can_be_pickled_and_are_checked() -> None:
+    options = EncodeOptions(batch_size=3, workers=2, truncate_dim=5)
+    assert pickle.loads(pickle.dumps(options)) == options
+    for wrong in ({"workers": 0}, {"workers": 1.5}, {"batch_size": None}, {"trees": "runs/trees"}):
+        (name,) = wrong
+        with pytest.raises(UserError, match=f"encode: {name}="):
+            EncodeOptions(**wrong)
+    with pytest.raises(UserError, match="encode: views='dep' has no meaning"):
+        EncodeOptions.of({"views": "dep", "workers": 2})
