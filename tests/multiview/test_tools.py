@@ -196,13 +196,13 @@ def test_search_is_measured(folder: Path, corpus: Path, tmp_path: Path, monkeypa
 def test_search_keeps_the_vectors_of_a_text(folder: Path, corpus: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(corpus.parent)
     encoded: list[int] = []
-    real = MultiViewEncoder.encode
+    real = MultiViewEncoder._vectors
 
-    def counting(self, inputs, **options):
+    def counting(self, inputs, *options):
         encoded.append(len(inputs) if isinstance(inputs, list) else 1)
-        return real(self, inputs, **options)
+        return real(self, inputs, *options)
 
-    monkeypatch.setattr(MultiViewEncoder, "encode", counting)
+    monkeypatch.setattr(MultiViewEncoder, "_vectors", counting)
 
     def ask(*more: str) -> tuple[int, str]:
         """Sentences encoded by a question, itself included, and the nearest one."""
