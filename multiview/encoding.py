@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.outputs import Output, check_finite, view_positions, views_output
-from multiview.folder.reading import Tokens
+from multiview.encoders.registry import ViewStack
+from multiview.folder.reading import SentenceReader, Tokens
 from multiview.structure.joining import joined_output, structure_output
 from runtime.cli import warn_once
 from runtime.device import chosen_threads, torch_threads, with_torch_defaults
@@ -25,7 +26,6 @@ from runtime.progress import progress
 from runtime.surroundings import pause_collector
 
 if TYPE_CHECKING:
-    from multiview.model import MultiViewEncoder
     from parsing.trees.cache import TreeCache
 
 Kind = Literal["meaning", "features", "views"]
@@ -90,9 +90,36 @@ class EncodeOptions:
         return cls(**{name: value for name, value in arguments.items() if name in names})
 
 
-def output_of(
-    encoder: MultiViewEncoder, kind: Kind, views: Sequence[str] | str | None, dim: int | None
-) -> Output:
+class Encoder(Protocol):
+    """What encoding asks of a :class:`multiview.model.MultiViewEncoder`."""
+
+    name: str
+    structure: float
+    structure_size: int
+    reader: SentenceReader
+
+    @property
+    def network(self) -> ViewStack:
+        """The views and their words."""
+
+    @property
+    def views(self) -> list[str]:
+        """Names of the views, in the order of their vectors."""
+
+    @property
+    def readout(self) -> Readout | None:
+        """The map to one vector made for cosine, if one was fitted."""
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether features have a scale of their own."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+
+
+def output_of(encoder: Encoder, kind: Kind, views: Sequence[str] | str | None, dim: int | None) -> Output:
     """Decide how vectors of a kind are made; ``dim`` is how many numbers are kept."""
     network, places = encoder.network, view_positions(encoder.views, views)
     transform: Readout | Scale | None = encoder.readout if kind == "meaning" else None
@@ -109,7 +136,7 @@ def output_of(
 
 @with_torch_defaults()
 def encode_here(
-    encoder: MultiViewEncoder,
+    encoder: Encoder,
     kind: Kind,
     views: Sequence[str] | str | None,
     texts: Sequence[str | Tokens] | None,
@@ -140,7 +167,7 @@ def encode_here(
 class Job:
     """What all processes do to their sentences."""
 
-    encoder: MultiViewEncoder
+    encoder: Encoder
     kind: Kind
     views: Sequence[str] | None
     options: EncodeOptions
