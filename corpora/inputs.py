@@ -284,6 +284,13 @@ def bad_row(path: Path, line: int, expected: str, value: str) -> UserError:
     return UserError(f"{path}:{line}: expected {expected}, found {value[:80]!r}")
 
 
+def check_header(path: Path, line: int, names: Sequence[str]) -> None:
+    """Refuse a header in which two columns have one name."""
+    for name in names:
+        if name and names.count(name) > 1:
+            raise UserError(f"{path}:{line}: two columns are called {name}; rename one")
+
+
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -360,6 +367,7 @@ def read_table(
     lines = text_lines(path)
     header_line = next(lines, None)
     header = [] if header_line is None else header_line.text.split("\t")
+    check_header(path, 1, header)
     for name in columns:
         if name not in header:
             raise UserError(f"{path}:1: no column {name!r} (columns: {', '.join(header)})")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from corpora.characters import plain
-from corpora.inputs import bad_row, input_hash, parse_number, stem, text_lines
+from corpora.inputs import bad_row, check_header, input_hash, parse_number, stem, text_lines
 from runtime.errors import UserError
 from runtime.files import json_digest, parse_json
 
@@ -167,8 +167,7 @@ def _rows(path: Path) -> Iterator[tuple[int, _Cells]]:
             cells = [cell.strip() if is_csv else unquote(cell.strip()) for cell in row]
             if not header:
                 header = cells
-                if twice := sorted({name for name in filter(None, header) if header.count(name) > 1}):
-                    raise UserError(f"{path}:{table.line_num}: two columns are called {twice[0]}; rename one")
+                check_header(path, table.line_num, header)
             elif any(cells):
                 if len(cells) != len(header):
                     raise bad_row(

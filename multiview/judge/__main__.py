@@ -20,7 +20,7 @@ from typing import Annotated
 import numpy as np
 from tyro.conf import Positional, arg
 
-from corpora.inputs import bad_row, text_lines
+from corpora.inputs import bad_row, check_header, text_lines
 from corpora.training_pairs import unquote
 from multiview.judge.judge import Judge
 from multiview.judge.thresholds import curve, upper_bound
@@ -56,6 +56,7 @@ def read_file(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
         cells = [unquote(cell.strip()) for cell in line.text.split("\t")]
         names = [cell.lower() for cell in cells]
         if not count and set(COLUMNS) <= set(names):
+            check_header(path, line.number, names)
             places = [names.index(name) for name in COLUMNS]
             label_place = names.index("label") if "label" in names else len(names)
             count = len(cells)

@@ -14,8 +14,8 @@ the paper's were, and with each number at one scale over the training text.
 
 ``multiview.train`` and ``senteval_runner.run`` train and score; what is finished is not repeated, and other
 ``--tasks`` are added without training again. Before the first long training every pair is trained for one
-step and scored on the smallest task: a pair that cannot be scored ends the study. Beside the report
-``--output`` gets rows.csv: every score with its seed and the commit that made it.
+step and scored on the smallest task: a pair that cannot be scored ends the study. ``--output`` gets rows.csv,
+every score with its seed and the commit that made it; the report lies in a folder below it by default.
 """
 
 import sys

@@ -179,6 +179,7 @@ def test_columns_by_name_in_the_order_wanted(tmp_path: Path) -> None:
         (b"", r"a\.tsv:1: no column 'id'"),
         (b"id\ttext\n\n1\n", r"a\.tsv:3: expected 2 cells as in the header, found '1'"),
         (b"id\ttext\n1\tx\n1\ty\n", r"a\.tsv:3: id '1' occurs twice"),
+        (b"id\ttext\ttext\n1\tx\ty\n", r"a\.tsv:1: two columns are called text"),
         (b"id\ttext\n1\t\xff\n", r"a\.tsv:2: not UTF-8"),
     ],
 )

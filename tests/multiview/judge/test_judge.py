@@ -328,6 +328,7 @@ def test_rows_of_a_file(tmp_path: Path, text: str, pairs: list[tuple[str, str]],
         (b"A.\t\n", "pairs.tsv:1: expected 2 cells"),
         (b"A.\n", "pairs.tsv:1: expected two sentences"),
         (b"sentence1\tsentence2\n", "holds no rows"),
+        (b"sentence1\tsentence2\tsentence1\nA\tB\tC\n", "two columns are called sentence1"),
     ],
 )
 def test_a_file_without_pairs_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
