@@ -24,7 +24,6 @@ _NO_WORD = re.compile(r"[0-9]{1,9}[-.][0-9]{1,9}")
 """Matches the id of a multiword range or an empty node."""
 SEPARATOR = re.compile("[\t\n\r]")
 """Matches what ends a cell or a row; a word may hold any other character, such as U+2028."""
-_LINE_BREAK = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 TagColumn = Literal["xpos", "upos"]
 _OPENING_WORD = re.compile(r"[(\[{$£€#“‘«/]|``?")
 """Words that no space follows."""
@@ -137,7 +136,7 @@ def conllu_lines(documents: Iterable[Document], *, guess_spaces: bool = False) -
             row += 1
             if place == 0 and not document.is_continuation:
                 # The id may be the name of a file, which may hold line breaks.
-                yield f"# newdoc id = {_LINE_BREAK.sub(' ', document.id)}\n"
+                yield f"# newdoc id = {SEPARATOR.sub(' ', document.id)}\n"
             words = sentence.tokens
             blanks = ("_",) * len(words)
             tags, relations = sentence.tags or blanks, sentence.relations or blanks

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from runtime.errors import NO_ROOM, UserError
+from runtime.errors import NO_ROOM, UserError, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,9 +79,12 @@ def output_file(path: Path) -> Path:
 
     What runs that were killed while they wrote it have left beside it is removed.
     """
-    if path == STANDARD_OUTPUT:
-        raise UserError("-: is not a regular file, and standard output takes none; give another name")
+    refusal = UserError(
+        f"{path}: is not a regular file in a folder, which alone can be replaced; give another name"
+    )
     place = Path(path)
+    if place == STANDARD_OUTPUT or "\0" in str(path):
+        raise refusal
     for _ in range(40):  # links, as many as Linux follows
         folder = place.parent.resolve()
         in_system = is_of_system(folder)
@@ -93,9 +96,7 @@ def output_file(path: Path) -> Path:
         else:
             _remove_leftovers(place)
             return place
-    raise UserError(
-        f"{path}: is not a regular file in a folder, which alone can be replaced; give another name"
-    )
+    raise refusal
 
 
 def _remove_leftovers(path: Path) -> None:
@@ -191,9 +192,11 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
         raise RuntimeError("worker processes import this script: work under `if __name__ == '__main__':`")
     new_folders: list[Path] = []
     try:
+        if folder == STANDARD_OUTPUT or "\0" in str(folder):
+            raise UserError(f"{printable(str(folder))}: no name of a folder; choose another {option}")
         resolved = folder.resolve()
-        if folder == STANDARD_OUTPUT or len(resolved.parts) == 1 or is_of_system(resolved):
-            raise UserError(f"{folder}: standard output, or the system's own folder; choose another {option}")
+        if len(resolved.parts) == 1 or is_of_system(resolved):
+            raise UserError(f"{folder}: the system's own folder; choose another {option}")
         if not wait:
             new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)

@@ -128,7 +128,7 @@ ODD_WORDS = ["a\u2028b", "10\u00a0000", "10 000", "-LRB-", "x\x85", "(", "_", "3
 def test_odd_words_and_phrases_without_labels_come_back(tmp_path: Path, capsys) -> None:
     conllu, ptb = tmp_path / "a.conllu", tmp_path / "a.ptb"
     rows = [f"{n}\t{w}\t_\tNOUN\tNN\t_\t{n - 1}\t_\t_\t_\n" for n, w in enumerate(ODD_WORDS, 1)]
-    head = f"# newdoc id = one\n# sent_id = 1\n# text = {' '.join(ODD_WORDS)}\n"
+    head = f"# newdoc id = a\u2028b\n# sent_id = 1\n# text = {' '.join(ODD_WORDS)}\n"
     conllu.write_text(f"{head}{''.join(rows)}\n", encoding="utf-8")
     leaves = [f"(NN {w})" for w in ["a_b", "10_000", "10_000", "-LRB-", "x_", "-LRB-", "_", r"3\/4"]]
     ptb.write_text(f"(TOP (S ( {' '.join(leaves[:3])}) {' '.join(leaves[3:])}))\n", encoding="utf-8")
