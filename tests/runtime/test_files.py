@@ -215,7 +215,7 @@ def test_an_input_that_is_no_file_is_refused_before_it_is_opened(name: str, read
 def test_a_folder_of_the_system_is_refused(folder: str, monkeypatch) -> None:
     for name in (folder, os.path.relpath(folder) if folder[0] == "/" else folder):
         with (
-            pytest.raises(UserError, match="(system's own|no name of a) folder; choose another"),
+            pytest.raises(UserError, match=r"(system's own|no name of a) folder; choose another"),
             lock_folder(Path(name)),
         ):
             pass
