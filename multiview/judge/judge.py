@@ -151,7 +151,9 @@ class Judge:
         the argument that is wrong.
         """
         pair_list, label_list = _read_labelled(pairs, labels, "Judge.fit")
-        if pull is not None and (not isinstance(pull, Real) or not 1e-6 <= pull <= 1e9):
+        if pull is not None and (
+            not isinstance(pull, Real) or isinstance(pull, bool) or not 1e-6 <= pull <= 1e9
+        ):
             raise UserError(f"Judge.fit: pull: {describe_value(pull)} is not from 1e-6 to 1e9")
         if not isinstance(about or {}, Mapping):
             raise UserError(f"Judge.fit: about: {describe_value(about)} is no mapping")

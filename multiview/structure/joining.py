@@ -31,7 +31,7 @@ BATCH = 512
 
 def check_share(structure: float) -> float:
     """Return λ, the share of structure in a cosine; a UserError if it is not a number from 0 to 1."""
-    if not isinstance(structure, Real) or not 0 <= structure <= 1:
+    if not isinstance(structure, Real) or isinstance(structure, bool) or not 0 <= structure <= 1:
         raise UserError(f"structure={structure!r:.40}: a share from 0 to 1")
     return structure
 

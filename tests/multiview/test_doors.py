@@ -233,7 +233,7 @@ def test_scikit_learn_names_its_columns_and_wants_fit_first(packaged_encoder: Mu
     {
         "batch_size": [0, 1.5, None],
         "truncate_dim": ["2", 0],
-        "structure": ["0.1", float("nan"), 2],
+        "structure": ["0.1", float("nan"), 2, True],
         "device": [1.5, ["cpu"], np.ones(2)],
         "trees": ["runs/trees/corpus"],
         "views": [1, [["dep"]], [{}]],

@@ -204,7 +204,7 @@ TWO = [SAME, SWAPPED]
         (TWO, [1, [0, 1]], {}, "label 1, .* is neither 0 nor 1"),
         (TWO, np.ma.array([1, 0], mask=[False, True]), {}, "label 1"),
         (TWO, [float("nan"), 1], {}, "label 0"),
-        *((TWO, [1, 0], {"pull": value}, "pull") for value in (0, -1, float("nan"), 1e-300, "3")),
+        *((TWO, [1, 0], {"pull": value}, "pull") for value in (0, -1, float("nan"), 1e-300, "3", True)),
         *((TWO, [1, 0], {"encoder": encoder}, "encode") for encoder in (3, "builtin", Counts)),
         (TWO, [1, 0], {"source": "builtin"}, "source|encode"),
         (TWO, [1, 0], {"about": "mine"}, "about"),
