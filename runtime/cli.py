@@ -301,6 +301,17 @@ def import_plugin(module: str) -> None:
         raise UserError(f"--plugin {module}: {type(error).__name__}: {error}{place}") from None
 
 
+class LogFile(logging.FileHandler):
+    """Writes the log; what goes wrong ends the run, where the standard library would print a traceback."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # logging's name
+        """Raise the error that is being handled, such as that of a full disk."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, self.baseFilename) from None
+        super().handleError(record)
+
+
 @contextlib.contextmanager
 def log_to(folder: Path) -> Iterator[logging.Logger]:
     """Append messages from INFO on to ``folder/log.txt`` and print them to stderr, until the end.
@@ -310,7 +321,7 @@ def log_to(folder: Path) -> Iterator[logging.Logger]:
     folder.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger(LOGGER)
     handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
-    file_handler = logging.FileHandler(folder / "log.txt", encoding="utf-8")
+    file_handler = LogFile(folder / "log.txt", encoding="utf-8")
     file_handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.handlers[:] = [file_handler, logging.StreamHandler(sys.stderr)]
     logger.setLevel(logging.INFO)

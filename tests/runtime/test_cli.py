@@ -185,3 +185,12 @@ def test_a_log_is_kept_until_its_run_ends(tmp_path: Path) -> None:
         logger.removeHandler(own)
     text = (tmp_path / "log.txt").read_text()
     assert "within" in text and "after" not in text
+
+
+def test_a_full_disk_below_the_log_ends_the_run_in_its_own_words(tmp_path: Path, capsys) -> None:
+    (tmp_path / "log.txt").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"), log_to(tmp_path) as log:
+        log.info("written nowhere")
+        raise AssertionError("the run went on")
+    assert "Traceback" not in capsys.readouterr().err
+    assert not [each for each in logging.getLogger(LOGGER).handlers if isinstance(each, logging.FileHandler)]
