@@ -18,6 +18,7 @@ import numpy as np
 from corpora.characters import plain
 from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
+from multiview.judge.long_texts import where_they_differ
 from multiview.judge.thresholds import Threshold, choose_threshold
 from multiview.judge.weights import NUMBERS, Floats, Weights
 from runtime.cli import LOGGER
@@ -48,7 +49,7 @@ def read_numbers(
 ) -> tuple[PairFacts, Floats]:
     """Parse the sentences of pairs, each once, and return their facts and the pairs' numbers, [n, F].
 
-    Sentences that are in ``trees`` are not parsed.
+    Sentences that are in ``trees`` are not parsed. Of long texts those are read in which the two differ.
     """
     import torch
 
@@ -58,6 +59,7 @@ def read_numbers(
         from multiview.pretrained import check_vectors, unit_rows
         from runtime.device import torch_threads
 
+    pairs = [where_they_differ(a, b) for a, b in pairs]
     places: dict[Text, int] = {}
     place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs], np.int64)
     texts = list(places)
