@@ -59,6 +59,8 @@ _WEIGHT_OF_ROLE = {
     **dict.fromkeys(("than",), 5.0),
     **dict.fromkeys(("at", "adv", "is", "clause"), 0.15),
 }
+LONG = 128
+"""Words beyond which a text is long; the parsers take fewer."""
 WEIGHTS = np.array([*(_WEIGHT_OF_ROLE[role] for role in ROLES), 0.1, 0.2])
 """w of each role, of siblings and of order, chosen on development data. Roles that are rare and turn the
 sense of a whole sentence weigh more; those whose arcs only add to it, less."""
@@ -71,7 +73,7 @@ class BindingPlan(Plan):
     role: NDArray[np.int64]  # [M], rows of the signs
     head: NDArray[np.int64]  # [M], places among the distinct words
     dependent: NDArray[np.int64]  # [M], likewise; U of a word that is bound to nothing
-    sign: NDArray[np.float32]  # [M], -1 where one of the two words is denied
+    sign: NDArray[np.float32]  # [M], below 0 where one of the two words is denied; 1 but for repeated pairs
     sentence: NDArray[np.int64]  # [M]
     spelling: NDArray[np.float32]  # [U, S]
     spelling_share: NDArray[np.float32]  # [U], in the cosine of each distinct word
@@ -122,6 +124,19 @@ def _siblings(
     return dependent[np.where(role[first] < role[second], (first, second), (second, first))]
 
 
+def _damp_repeats(
+    sign_M: NDArray[np.float32], pair_4M: NDArray[np.int64], is_long_M: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """Divide the signs of a long text's pairs by the root of how often each pair occurs in it.
+
+    Else what a long text says again and again would hide what it says once.
+    """
+    if is_long_M.any():
+        repeats = np.unique(pair_4M[:, is_long_M], axis=1, return_inverse=True, return_counts=True)
+        sign_M[is_long_M] /= np.sqrt(repeats[2][repeats[1].ravel()])
+    return sign_M
+
+
 def _join_arcs(parts: list[Arcs]) -> Arcs:
     return Arcs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Arcs)))
 
@@ -146,13 +161,21 @@ class BindingView(WeightlessView):
         has_arcs = np.isin(trees.sentences_of(content), trees.sentences_of(arcs.head))
         lone = content[~has_arcs]
         head = np.append(arcs.head, lone)
+        pair_4M = np.array([
+            trees.sentences_of(head),
+            np.append(arcs.role, np.full(len(lone), LONE)),
+            word_N[head],
+            np.append(word_N[arcs.dependent], np.full(len(lone), len(types))),
+        ])  # fmt: skip
+        is_long_B = np.diff(batch.sentence_offsets) > LONG
+        sign_M = np.append(sign_N[arcs.head] * sign_N[arcs.dependent], sign_N[lone])
         return BindingPlan(
             **vars(base),
-            role=np.append(arcs.role, np.full(len(lone), LONE)),
-            head=word_N[head],
-            dependent=np.append(word_N[arcs.dependent], np.full(len(lone), len(types))),
-            sign=np.append(sign_N[arcs.head] * sign_N[arcs.dependent], sign_N[lone]),
-            sentence=trees.sentences_of(head),
+            role=pair_4M[1],
+            head=pair_4M[2],
+            dependent=pair_4M[3],
+            sign=_damp_repeats(sign_M, pair_4M, is_long_B[pair_4M[0]]),
+            sentence=pair_4M[0],
             spelling=signed_spellings(types, WIDTH),
             spelling_share=np.array(
                 [1 if has_opposite(word) else SPELLING_SHARE for word in trees.lower_types], np.float32

@@ -142,3 +142,12 @@ def test_sentence_transformers_tools_take_the_model(packaged_encoder: MultiViewE
     assert util.paraphrase_mining(packaged_encoder, texts, show_progress_bar=False)[0][1:] == [0, 2]
     vectors = packaged_encoder.encode(texts, convert_to_tensor=True)
     assert util.semantic_search(vectors[:1], vectors[1:], top_k=1)[0][0]["corpus_id"] == 1
+
+
+def test_what_a_long_text_repeats_does_not_hide_a_difference(packaged_encoder: MultiViewEncoder) -> None:
+    filler = "The committee met in the old town hall on Monday and read the minutes aloud. " * 45
+    pair = [f"{filler}The lawyer praised the doctor.", f"{filler}The doctor praised the lawyer."]
+    alone = packaged_encoder.structure_vectors(pair)
+    assert 0.9 < alone[0] @ alone[1] < 0.999
+    beside = packaged_encoder.structure_vectors([*pair, "The lawyer praised the doctor, the lawyer."])
+    np.testing.assert_allclose(beside[:2], alone, atol=1e-5)
