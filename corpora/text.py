@@ -24,6 +24,8 @@ MAX_PIECE = 8192
 # space. No English word is this long, so longer runs are cut into tokens of this many characters without it.
 MAX_RUN = 200
 _LONG_RUN = re.compile(rf"(\S{{{MAX_RUN + 1},}})")
+_SEVERAL_SENTENCES = re.compile(r"[^\w\s,;:]\s")
+"""Matches where one sentence may end and another begin."""
 MAX_LEXEMES = 1_000_000
 """spaCy keeps every word type it has seen; restarting the pipeline now and then bounds memory."""
 Tokens = tuple[str, ...]
@@ -84,6 +86,13 @@ class Tokenizer:
         sentences = [[token.text for token in span if not token.is_space] for span in spans]
         written_words = iter(as_written(text, itertools.chain.from_iterable(sentences)))
         return [tuple(itertools.islice(written_words, len(sentence))) for sentence in sentences if sentence]
+
+    def split(self, text: str) -> list[str]:
+        """Return the sentences of running text as they are written, but for white space."""
+        text = " ".join(text.split())
+        if not _SEVERAL_SENTENCES.search(text) or _LONG_RUN.search(text):
+            return [text]
+        return [span.text for span in self._split(self._spacy().tokenizer(text)).sents]
 
     def _words(self, text: str) -> list[str]:
         if self.is_space:

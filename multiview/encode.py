@@ -6,29 +6,40 @@
 In: a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes); a text file with one
 sentence per line, or a tree cache. Blank lines end documents and are no sentences. Out: ``.npy`` (float32
 [n, D]), and a JSON file with the options beside it.
-``python -m multiview.search`` finds the nearest sentences.
+Many sentences are encoded and written in pieces (:mod:`runtime.pieces`): memory does not grow with them, and
+the same command goes on where a killed one stopped. ``python -m multiview.search`` finds the nearest
+sentences.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from corpora.characters import plain
 from corpora.inputs import is_stream, read_lines
+from corpora.text import Tokenizer
 from multiview.names.grammar import Name, parse_names, split_parts
 from parsing.names import find_parser
+from runtime import __version__
 from runtime.cli import Command, Share, config_to_json, configuration
 from runtime.errors import UserError
-from runtime.files import json_digest, output_file, write_array, write_json
+from runtime.files import json_digest, output_file, write_json
+from runtime.pieces import PIECE, check_room, write_rows
+from runtime.surroundings import peak_memory
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from multiview.model import MultiViewEncoder
     from multiview.names.opened import OpenedEncoder
     from parsing.trees.cache import TreeCache
@@ -127,17 +138,24 @@ class EncodeConfig(VectorOptions):
 
 
 class SentenceInput:
-    """The lines of a text file, or of standard input (``-``), that are not blank, or a tree cache."""
+    """The lines of a text file, or of standard input (``-``), that are not blank, or a tree cache.
 
-    def __init__(self, path: Path) -> None:
+    With ``split``, each sentence of a line counts, and :meth:`line` tells the line.
+    """
+
+    def __init__(self, path: Path, *, split: bool = False) -> None:
         self.texts: list[str] | None = None
         self.trees: TreeCache | None = None
+        self._ends: Sequence[int] = ()
         if path.is_dir():
             from parsing.trees.cache import TreeCache
 
             self.trees = TreeCache.open(path)
         else:
             self.texts = list(sentences_of(path))
+            if split:
+                parts = [*map(Tokenizer("spacy").split, self.texts)]
+                self.texts, self._ends = [*chain(*parts)], [*accumulate(map(len, parts))]
             if not self.texts:
                 raise UserError(f"{path}: empty")
 
@@ -157,6 +175,65 @@ class SentenceInput:
             return " ".join(next(self.trees.read(row, row + 1, ("token",)).words()))
         return (self.texts or [])[row]
 
+    def line(self, row: int) -> int:
+        """Return the place of a sentence's line among those that are not blank."""
+        return bisect(self._ends, row) if self._ends else row
+
+    def write_vectors(
+        self,
+        path: Path,
+        encoder: OpenedEncoder,
+        source: Mapping[str, Any],
+        *,
+        trees: TreeCache | None = None,
+        normalize: bool = False,
+    ) -> int:
+        """Write a vector a sentence, float32 [n, D], and return how many were encoded now.
+
+        ``source`` are JSON values that decide the vectors; sentences in ``trees`` are not parsed again. Of
+        many sentences disk and memory are said first, and a disk without room is refused.
+        """
+        is_many = len(self) > PIECE
+
+        def encode(first: int, stop: int) -> NDArray[np.float32]:
+            options: dict[str, Any] = {
+                "normalize": normalize,
+                "show_progress_bar": False if is_many else None,
+            }
+            if self.trees is not None:
+                return encoder.encode(None, trees=_Span(self.trees, first, stop), **options)
+            return encoder.encode((self.texts or [])[first:stop], trees=trees, **options)
+
+        if is_many:
+            row_bytes = encode(0, 1).nbytes
+            size, memory = len(self) * row_bytes, peak_memory() + 3 * PIECE * row_bytes
+            print(
+                f"{len(self):,} vectors of {row_bytes // 4:,} numbers: {size / 1e9:.1f} GB of disk, about "
+                f"{memory / 1e9:.1f} GB of memory; the same command goes on where a stopped one was",
+                file=sys.stderr,
+            )
+            check_room(path, size)
+        return write_rows(path, source, len(self), encode)
+
+
+class _Span:
+    """Some sentences of a tree cache, in its place where an encoder reads all."""
+
+    def __init__(self, trees: TreeCache, first: int, stop: int) -> None:
+        self.trees, self.first, self.stop = trees, first, stop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.trees, name)
+
+    def __len__(self) -> int:
+        return self.stop - self.first
+
+    def read(self, start: int, stop: int, *options: Any) -> Any:
+        return self.trees.read(self.first + start, self.first + stop, *options)
+
+    def words(self) -> Iterator[list[str]]:
+        return self.trees.words([(self.first, self.stop)])
+
 
 def sentences_of(path: Path) -> Iterator[str]:
     """Yield the lines of a file, or of ``-``, that are not blank; a UserError names one that is no text."""
@@ -169,6 +246,8 @@ def sentences_of(path: Path) -> Iterator[str]:
 
 def main(config: EncodeConfig) -> int:
     """Encode a file or a cache."""
+    import numpy as np
+
     names = config.names()
     output = config.output or Path(f"{config.file}.npy")
     if config.output is None and is_stream(config.file):
@@ -186,13 +265,15 @@ def main(config: EncodeConfig) -> int:
         from parsing.trees.cache import TreeCache
 
         trees = TreeCache.open(config.trees)
+    options = config_to_json(config)
+    source = {"text": sentences.sha256, "encoder": encoder.key, "version": __version__, "options": options}
     start = time.perf_counter()
-    vectors = encoder.encode(sentences.texts, trees=trees, normalize=config.normalize, show_progress_bar=None)
+    count = sentences.write_vectors(vector_file, encoder, source, trees=trees, normalize=config.normalize)
     seconds = time.perf_counter() - start
-    write_array(vector_file, vectors)
-    write_json(options_file, config_to_json(config))
-    print(f"vectors  {output}: {vectors.shape[0]} x {vectors.shape[1]} float32")
-    print(f"speed    {len(vectors) / max(seconds, 1e-9):.0f} sentences/s")
+    write_json(options_file, options)
+    rows, dim = np.load(vector_file, mmap_mode="r").shape
+    print(f"vectors  {output}: {rows} x {dim} float32")
+    print(f"speed    {count / max(seconds, 1e-9):.0f} sentences/s")
     return 0
 
 
@@ -201,7 +282,7 @@ cli = Command(
     main,
     "multiview.encode",
     "Vectors of the sentences of a file or tree cache.",
-    kept_work="nothing was written",
+    kept_work="the pieces that were written are kept for the same command",
     plugins=True,
 )
 

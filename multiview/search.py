@@ -6,18 +6,20 @@
 
 The command reads a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes), a text file
 with one sentence per line or a tree cache, and queries: arguments, or the lines of standard input. It prints
-the nearest sentences of each query, with cosine and row. With ``--keep`` the vectors of the corpus are kept
-until text, model or share of structure change, so that the next search encodes the query only. ``--vectors``
-reads those that ``python -m multiview.encode`` wrote. With ``--judge`` the twenty nearest are judged: those
-that say something else than the query come last, each with a reason. ``--queries FILE`` measures search
-instead.
+the nearest sentences of each query, with cosine and row. A line of several sentences is searched by each of
+them; the row is the line's. With ``--keep`` the vectors of the corpus are kept until text, model or share of
+structure change, so that the next search encodes the query only; of many sentences an index of FAISS is kept
+beside them (extra ``index``). ``--vectors`` reads those that ``python -m multiview.encode`` wrote, a row a
+line. With ``--judge`` the twenty nearest are judged: those that say something else than the query come last,
+each with a reason. ``--queries FILE`` measures search instead.
 
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
 
-import functools
+import importlib.util
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
@@ -33,11 +35,12 @@ from multiview.judge import Judge
 from runtime import __version__
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError, check_count, printable
-from runtime.files import json_digest, read_array, write_array
+from runtime.files import json_digest, read_array
 from runtime.folders import make_once
 
 if TYPE_CHECKING:
     from multiview.names.opened import OpenedEncoder
+    from multiview.search_index import SearchIndex
 
 BLOCK_QUERIES = 256
 """Queries that are searched for at a time."""
@@ -45,6 +48,8 @@ BLOCK_SCORES = 2**21
 """Scores that are in memory at a time, by 30 bytes each."""
 NEAREST_JUDGED = 20
 """Nearest sentences of a query that the judge looks at."""
+INDEXED_FROM = 200_000
+"""Kept vectors that get an index, where FAISS is installed."""
 LAST_ROW = 2**32 - 1
 """The largest number of a row."""
 
@@ -144,7 +149,7 @@ class SearchConfig(VectorOptions):
     """Vectors of the corpus written by multiview.encode (.npy); without them it is encoded now."""
     keep: bool = False
     """Keep the vectors of the corpus in runs/vectors; they serve until text, model, views or structure
-    change."""
+    change. From 200,000 sentences on with an index of FAISS (extra index), where that is installed."""
     top: Count = 10
     """Sentences to print per query."""
     judge: bool = False
@@ -152,25 +157,39 @@ class SearchConfig(VectorOptions):
     out, the others with the reason. English only."""
 
 
-class KeptVectors(NamedTuple):
-    """Sentences with their vectors, which are encoded once and then read from ``runs/vectors``."""
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """A corpus with its vectors."""
 
-    sentences: Sequence[str]
+    corpus: SentenceInput
     vectors_ND: NDArray[np.float32]
+    index: "SearchIndex | None" = None
+    """Proposes rows of many vectors; without it all are looked at."""
 
     @classmethod
-    def of(cls, corpus: SentenceInput, encoder: "OpenedEncoder") -> Self:
-        """Read the vectors of a corpus, or encode it; they change with text, model and version."""
+    def keep(cls, corpus: SentenceInput, encoder: "OpenedEncoder") -> Self:
+        """Read the vectors of a corpus from ``runs/vectors``, or encode it; text, model and version count."""
         # The encoder's key leaves out the code of plugins.
-        source = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
+        source: dict[str, Any] = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
         folder = Path(f"runs/vectors/search-{json_digest(source, 16)}")
         path = folder / "vectors.npy"
+        make_once(folder, source, [path.name], lambda: corpus.write_vectors(path, encoder, source))
+        vectors_ND = read_array(path, 2)
+        if len(corpus) < INDEXED_FROM or importlib.util.find_spec("faiss") is None:
+            return cls(corpus, vectors_ND)
+        from multiview.search_index import SearchIndex
 
-        def encode() -> None:
-            write_array(path, encoder.encode(corpus.texts, trees=corpus.trees, show_progress_bar=None))
+        return cls(corpus, vectors_ND, SearchIndex.of(vectors_ND, folder / "index", source))
 
-        make_once(folder, source, [path.name], encode)
-        return cls([corpus.text(row) for row in range(len(corpus))], read_array(path, 2))
+    def search(self, queries_QD: NDArray[np.floating], *, top_k: int) -> list[list[Hit]]:
+        """Return the nearest rows of each query; what an index proposes is scored by the vectors."""
+        if self.index is None:
+            return semantic_search(queries_QD, self.vectors_ND, top_k=top_k)
+        hits = []
+        for query_D, rows in zip(queries_QD, self.index.propose(queries_QD, top_k), strict=True):
+            (nearest,) = semantic_search(query_D, self.vectors_ND[rows], top_k=top_k)
+            hits.append([Hit(int(rows[hit.corpus_id]), hit.score) for hit in nearest])
+        return hits
 
 
 def main(config: SearchConfig) -> None:
@@ -180,16 +199,17 @@ def main(config: SearchConfig) -> None:
     if config.judge and config.queries:
         raise UserError("--queries measures search by cosine; leave out --judge")
     names = config.names()
-    corpus, encoder = SentenceInput(config.corpus), config.encoder(names)
-    encode_corpus = functools.partial(
-        encoder.encode, corpus.texts, trees=corpus.trees, show_progress_bar=None
-    )
+    # Vectors and tables of queries have a row a line.
+    corpus = SentenceInput(config.corpus, split=not (config.vectors or config.queries))
+    encoder = config.encoder(names)
     if config.vectors is not None:
-        corpus_ND = read_array(config.vectors, 2)
+        collection = Collection(corpus, read_array(config.vectors, 2))
     elif config.keep:
-        corpus_ND = KeptVectors.of(corpus, encoder).vectors_ND
+        collection = Collection.keep(corpus, encoder)
     else:
-        corpus_ND = encode_corpus()
+        vectors_ND = encoder.encode(corpus.texts, trees=corpus.trees, show_progress_bar=None)
+        collection = Collection(corpus, vectors_ND)
+    corpus_ND = collection.vectors_ND
 
     def encode_queries(queries: Sequence[str]) -> NDArray[np.floating]:
         query_QD: NDArray[np.floating] = encoder.encode(queries)
@@ -212,12 +232,13 @@ def main(config: SearchConfig) -> None:
         query_1D = encode_queries([query])
         if len(config.query) != 1:
             print(shown(query))
-        hits = semantic_search(query_1D, corpus_ND, top_k=NEAREST_JUDGED if judge else config.top)[0]
+        nearest = collection.search(query_1D, top_k=NEAREST_JUDGED if judge else config.top)[0]
+        hits = [(Hit(corpus.line(row), score), corpus.text(row)) for row, score in nearest]
         if judge is not None:
-            _print_judged(judge, query, [(hit, corpus.text(hit.corpus_id)) for hit in hits], config.top)
+            _print_judged(judge, query, hits, config.top)
             continue
-        for row, score in hits:
-            print(f"{score:.4f}  {row:>7}  {shown(corpus.text(row))}", flush=True)
+        for (line, score), text in hits:
+            print(f"{score:.4f}  {line:>7}  {shown(text)}", flush=True)
 
 
 def _print_judged(judge: Judge, query: str, hits: Sequence[tuple[Hit, str]], top: int) -> None:

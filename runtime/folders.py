@@ -46,7 +46,7 @@ def refuse_others(folder: Path, *keys: str) -> None:
 
 
 def make_once(
-    folder: Path, source: Mapping[str, Any], files: Sequence[str], make: Callable[[], None]
+    folder: Path, source: Mapping[str, Any], files: Sequence[str], make: Callable[[], object]
 ) -> None:
     """Call ``make``, which writes the files of a folder, unless they lie there whole, of the same source.
 

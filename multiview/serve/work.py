@@ -9,14 +9,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.text import Tokenizer
 from multiview.pretrained import unit_rows
 from parsing.trees.drawings import dependency_svg
 from runtime.errors import UserError
@@ -24,8 +25,9 @@ from runtime.errors import UserError
 if TYPE_CHECKING:
     from multiview.judge import Judge, Judgement
     from multiview.model import MultiViewEncoder
-    from multiview.search import KeptVectors
+    from multiview.search import Collection
 
+Item = TypeVar("Item")
 Pair = tuple[str, str]
 WARM_UP = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")
 
@@ -61,22 +63,42 @@ class Models:
         return Judge.load(source=self.encoder if self.model == "builtin" else None)
 
     @cached_property
-    def index(self) -> KeptVectors:
+    def index(self) -> Collection:
         """The sentences of ``--index`` with their vectors, encoded once and kept on disk."""
         from multiview.encode import SentenceInput
         from multiview.names.opened import open_encoder
-        from multiview.search import KeptVectors
+        from multiview.search import Collection
 
         if self.index_path is None:
             raise UserError("this server has no index; start it with --index TEXT")
-        return KeptVectors.of(SentenceInput(self.index_path), open_encoder(self.model, device="cpu"))
+        corpus = SentenceInput(self.index_path, split=True)
+        return Collection.keep(corpus, open_encoder(self.model, device="cpu"))
+
+    @cached_property
+    def splitter(self) -> Tokenizer:
+        """Splits text into sentences."""
+        return Tokenizer("spacy")
 
     def tokens(self, text: str) -> tuple[str, ...]:
         """Return the tokens of a sentence; one that is too long is a UserError."""
-        tokens = self.encoder.reader.tokens(text)
+        # Words between blanks are counted first, for rules take long over a long text.
+        tokens = tuple(text.split())
+        if len(tokens) <= self.max_length:
+            tokens = self.encoder.reader.tokens(text)
         if len(tokens) > self.max_length:
             raise UserError(f"a text of {len(tokens):,} words; this server takes {self.max_length:,}")
         return tokens
+
+    def sentences(self, text: str) -> list[str]:
+        """Split a text into sentences; too many, or one that is too long, is a UserError."""
+        sentences = [sentence for sentence in self.splitter.split(text) if sentence]
+        if not sentences:
+            raise UserError("a text without sentences")
+        if len(sentences) > self.max_inputs:
+            raise UserError(f"a text of {len(sentences):,} sentences; this server takes {self.max_inputs:,}")
+        for sentence in sentences:
+            self.tokens(sentence)
+        return sentences
 
 
 _models: Models | None = None
@@ -116,34 +138,41 @@ def ready() -> int:
     return os.getpid()
 
 
-def embed(texts: Sequence[str]) -> list[Embedding | Refused]:
-    """Encode sentences."""
-    results: list[Embedding | Refused] = []
-    sentences = []
-    for text in texts:
+def _each(
+    items: Sequence[Item], check: Callable[[Item], Any], compute: Callable[[list[Any]], Iterable[Any]]
+) -> list[Any]:
+    """Compute together what the check makes of items; those that it refuses get the reason."""
+    results: list[Any] = []
+    taken = []
+    for item in items:
         try:
-            sentences.append(models().tokens(text))
-            results.append(Embedding(np.zeros(0, np.float32), len(sentences[-1])))
+            taken.append(check(item))
+            results.append(None)
         except UserError as error:
             results.append(Refused(str(error)))
-    vectors = iter(models().encoder.encode(sentences, show_progress_bar=False) if sentences else ())
-    return [r if isinstance(r, Refused) else Embedding(next(vectors), r.tokens) for r in results]
+    computed = iter(compute(taken) if taken else ())
+    return [next(computed) if result is None else result for result in results]
+
+
+def embed(texts: Sequence[str]) -> list[Embedding | Refused]:
+    """Encode sentences."""
+
+    def compute(sentences: list[tuple[str, ...]]) -> Iterable[Embedding]:
+        vectors = models().encoder.encode(sentences, show_progress_bar=False)
+        return map(Embedding, vectors, map(len, sentences))
+
+    return _each(texts, models().tokens, compute)
 
 
 def judge(pairs: Sequence[Pair]) -> list[dict[str, Any] | Refused]:
     """Judge pairs of sentences: probability and reasons."""
-    results: list[dict[str, Any] | Refused] = []
-    taken = []
-    for pair in pairs:
-        try:
-            for text in pair:
-                models().tokens(text)
-            taken.append(pair)
-            results.append({})
-        except UserError as error:
-            results.append(Refused(str(error)))
-    judgements = iter(models().judge.pairs(taken))
-    return [r if isinstance(r, Refused) else _as_json(next(judgements)) for r in results]
+
+    def check(pair: Pair) -> Pair:
+        for text in pair:
+            models().tokens(text)
+        return pair
+
+    return _each(pairs, check, lambda taken: map(_as_json, models().judge.pairs(taken)))
 
 
 def _as_json(judgement: Judgement) -> dict[str, Any]:
@@ -182,13 +211,7 @@ class SearchItem(NamedTuple):
 
 def search(items: Sequence[SearchItem]) -> list[list[dict[str, Any]] | Refused]:
     """Search the index, or each item's own text."""
-    results: list[list[dict[str, Any]] | Refused] = []
-    for item in items:
-        try:
-            results.append(_search(item))
-        except UserError as error:
-            results.append(Refused(str(error)))
-    return results
+    return _each(items, _search, list)
 
 
 def _search(item: SearchItem) -> list[dict[str, Any]]:
@@ -196,40 +219,27 @@ def _search(item: SearchItem) -> list[dict[str, Any]]:
 
     models().tokens(item.query)
     encoder = models().encoder
-    if item.text is None:
-        sentences: Sequence[str] = models().index.sentences
-        vectors_ND = models().index.vectors_ND
-    else:
-        sentences = split_text(item.text)
-        if len(sentences) > models().max_inputs:
-            raise UserError(
-                f"a text of {len(sentences):,} sentences; this server takes {models().max_inputs:,}"
-            )
-        tokens = list(map(models().tokens, sentences))
-        vectors_ND = encoder.encode(tokens, show_progress_bar=False)
     query_1D = encoder.encode([item.query], show_progress_bar=False)
-    (hits,) = semantic_search(query_1D, vectors_ND, top_k=max(item.top, NEAREST_JUDGED if item.judged else 1))
+    top = max(item.top, NEAREST_JUDGED if item.judged else 1)
+    if item.text is None:
+        index = models().index
+        found = [
+            (index.corpus.line(hit.corpus_id), index.corpus.text(hit.corpus_id), hit.score)
+            for hit in index.search(query_1D, top_k=top)[0]
+        ]
+    else:
+        sentences = models().sentences(item.text)
+        vectors_ND = encoder.encode(sentences, show_progress_bar=False)
+        hits = semantic_search(query_1D, vectors_ND, top_k=top)[0]
+        found = [(hit.corpus_id, sentences[hit.corpus_id], hit.score) for hit in hits]
     rows: list[dict[str, Any]] = [
-        {"index": hit.corpus_id, "score": hit.score, "text": sentences[hit.corpus_id]} for hit in hits
+        {"index": place, "text": text, "score": score} for place, text, score in found
     ]
     if item.judged:
-        verdicts = judge([(item.query, row["text"]) for row in rows])
+        verdicts = judge([(item.query, text) for _, text, _ in found])
         for row, verdict in zip(rows, verdicts, strict=True):
             row["judgement"] = None if isinstance(verdict, Refused) else verdict
-    return rows[: item.top] if not item.judged else rows
-
-
-def split_text(text: str) -> list[str]:
-    """Split running text into sentences by spaCy's rule, each as it is written but for blanks."""
-    import spacy
-
-    splitter = spacy.blank("en")
-    splitter.add_pipe("sentencizer")
-    splitter.max_length = len(text) + 1
-    sentences = [" ".join(span.text.split()) for span in splitter(text).sents]
-    if not any(sentences):
-        raise UserError("a text without sentences")
-    return [sentence for sentence in sentences if sentence]
+    return rows
 
 
 def compare(pairs: Sequence[Pair]) -> list[dict[str, Any] | Refused]:

@@ -22,6 +22,7 @@ from multiview.model import MultiViewEncoder
 from multiview.names.named import named
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
+from runtime import pieces
 from runtime.errors import UserError
 from tests.fixtures.builtin import LINES
 from tests.fixtures.trees import toy_corpus
@@ -177,6 +178,53 @@ def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, m
     assert [line.rpartition("  ")[2] for line in lines] == [LINES[2], LINES[2], LINES[0], LINES[0]]
     words = " ".join(toy_corpus()[0][3])  # of a tree cache; a sentence is its own nearest
     assert search_lines(toy_trees, words, "--top", 1)[0].split(maxsplit=2)[::2] == ["1.0000", words]
+
+
+def test_a_line_of_several_sentences_is_searched_by_each(
+    folder: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("long.txt").write_text(
+        "Dr. Low sleeps.\n\nA cat sat.  A dog\tran! Why?\nThe end.\n", encoding="utf-8"
+    )
+    for keep in ([], ["--keep"], ["--keep"]):
+        assert search.cli([str(folder), "long.txt", "A dog ran!", "--top", "9", *keep]) == 0
+        rows = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+        assert rows[0] == ["1.0000", "1", "A dog ran!"]
+        places = {text: row for _, row, text in rows}
+        assert places.pop("Dr. Low sleeps.") == "0" and places.pop("The end.") == "2"
+        assert places == dict.fromkeys(["A cat sat.", "A dog ran!", "Why?"], "1")
+
+
+@pytest.mark.parametrize("source", ["in.txt", "trees"])
+def test_many_sentences_are_encoded_in_pieces(
+    source: str, folder: Path, tmp_path: Path, toy_trees, monkeypatch, capsys
+) -> None:
+    """What is needed is said first; a killed run goes on; the vectors are those of one call."""
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("\n".join(LINES * 2), encoding="utf-8")
+    path = str(toy_trees) if source == "trees" else source
+    assert encode.cli([str(folder), path, "--output", "once.npy"]) == 0
+    for module in (pieces, encode):
+        monkeypatch.setattr(module, "PIECE", 2)
+    real, calls = MultiViewEncoder.encode, list[int]()
+
+    def dying(self, *inputs, **options):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(self, *inputs, **options)
+
+    monkeypatch.setattr(MultiViewEncoder, "encode", dying)
+    assert encode.cli([str(folder), path, "--output", "v.npy"]) == 130
+    assert not Path("v.npy").exists()
+    capsys.readouterr()
+    assert encode.cli([str(folder), path, "--output", "v.npy"]) == 0
+    assert "vectors of 16 numbers: 0.0 GB of disk" in capsys.readouterr().err
+    np.testing.assert_allclose(np.load("v.npy"), np.load("once.npy"), atol=1e-5)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
+    assert encode.cli([str(folder), path, "--output", "w.npy"]) == 2
+    assert "GB of disk, and 0.0 are free" in capsys.readouterr().err
 
 
 def test_search_is_measured(folder: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys) -> None:

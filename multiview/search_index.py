@@ -1,0 +1,77 @@
+"""Proposes the rows of many vectors that are near to a query, by an index of FAISS (extra ``index``).
+
+The index divides the vectors, at length 1, among cells by k-means, and keeps them in 8 bits a number; a query
+looks into the nearest cells. It is mapped into memory, so that processes share it.
+
+Legend of dimension suffixes: Q queries, N rows, D embedding size, C proposed rows.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.errors import MissingExtraError
+from runtime.files import atomic_path
+from runtime.folders import make_once
+
+try:
+    import faiss
+except ImportError:
+    raise MissingExtraError("faiss", "index") from None
+
+RECIPE = "IVF{cells},SQ8"
+"""FAISS's name of the kind of index."""
+PROBED_CELLS = 64
+"""Cells that a query looks into."""
+SAMPLE_PER_CELL = 40
+"""Vectors that k-means sees, as many times the number of cells; FAISS asks for 39."""
+PROPOSED = 100
+"""Rows that a query is proposed at least; their cosines are computed by the vectors themselves."""
+BLOCK_ROWS = 65_536
+"""Rows that are added at a time."""
+
+
+class SearchIndex:
+    """An index of FAISS that was written by :meth:`write`."""
+
+    def __init__(self, path: Path) -> None:
+        index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
+        index.nprobe = PROBED_CELLS
+        self.index = index
+
+    @classmethod
+    def of(cls, vectors_ND: NDArray[np.float32], folder: Path, source: Mapping[str, Any]) -> Self:
+        """Read the index of vectors from a folder, or write it; ``source`` decides the vectors."""
+        path = folder / "vectors.faiss"
+        make_once(folder, {**source, "recipe": RECIPE}, [path.name], lambda: _write(path, vectors_ND))
+        return cls(path)
+
+    def propose(self, queries_QD: NDArray[np.floating], top_k: int) -> Iterator[NDArray[np.int64]]:
+        """Yield for each query the rows [C], in ascending order, among which its ``top_k`` nearest are."""
+        count = max(PROPOSED, 2 * top_k)
+        _, rows_QC = self.index.search(_directions(queries_QD), count)
+        yield from (np.sort(rows_C[rows_C >= 0]) for rows_C in rows_QC)
+
+
+def _write(path: Path, vectors_ND: NDArray[np.float32]) -> None:
+    count, dim = vectors_ND.shape
+    cells = max(min(round(4 * count**0.5), count // SAMPLE_PER_CELL), 1)
+    gigabytes = count * dim / 1e9
+    print(f"an index of {count:,} vectors: {gigabytes:.1f} GB of disk and of memory, once", file=sys.stderr)
+    index: Any = faiss.index_factory(dim, RECIPE.format(cells=cells), faiss.METRIC_INNER_PRODUCT)
+    sample_N = np.linspace(0, count - 1, min(SAMPLE_PER_CELL * cells, count)).astype(np.int64)
+    index.train(_directions(vectors_ND[sample_N]))
+    for first in range(0, count, BLOCK_ROWS):
+        index.add(_directions(vectors_ND[first : first + BLOCK_ROWS]))
+    with atomic_path(path) as temporary:
+        faiss.write_index(index, str(temporary))
+
+
+def _directions(rows_ND: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Return vectors at length 1; those of length 0 stay."""
+    lengths_N1 = np.linalg.norm(rows_ND, axis=1, keepdims=True)
+    return np.ascontiguousarray(rows_ND / np.where(lengths_N1 > 0, lengths_N1, 1), np.float32)

@@ -1,0 +1,89 @@
+"""Arrays that are larger than memory: rows are computed and written in pieces, and a killed run goes on.
+
+Until all rows of ``NAME`` are there they are in ``NAME.part``; the record ``NAME.part.json`` says how many
+are whole, and what they were made from. The same call goes on from there, to the same bytes.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from runtime.errors import UserError
+from runtime.files import fsync_path, read_record, write_array, write_record
+from runtime.progress import progress
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PIECE = 8192
+"""Rows of a piece, which is what a kill can lose."""
+
+
+def write_rows(
+    path: Path, source: Mapping[str, Any], count: int, rows_of: Callable[[int, int], "NDArray[np.float32]"]
+) -> int:
+    """Write ``count`` rows [count, D] to a ``.npy`` file and return how many were computed now.
+
+    ``rows_of(first, stop)`` computes rows; ``source`` are JSON values that decide them. Few rows are computed
+    and written at once.
+    """
+    if count <= PIECE:
+        write_array(path, rows_of(0, count))
+        return count
+    import numpy as np
+
+    part, record_path = (path.with_name(f"{path.name}{end}") for end in (".part", ".part.json"))
+    source = {**source, "count": count}
+    with _opened(part) as stream:
+        done, size = _done(record_path, source, part)
+        stream.truncate(size)
+        stream.seek(size)
+        with progress(total=count, initial=done, description=f"write {path.name}") as bar:
+            for first in range(done, count, PIECE):
+                rows = np.ascontiguousarray(rows_of(first, min(first + PIECE, count)), np.float32)
+                if not first:
+                    shape = {"descr": "<f4", "fortran_order": False, "shape": (count, rows.shape[1])}
+                    np.lib.format.write_array_header_1_0(stream, shape)
+                stream.write(rows.tobytes())
+                stream.flush()
+                os.fsync(stream.fileno())
+                write_record(record_path, {**source, "rows": first + len(rows), "bytes": stream.tell()})
+                bar.update(len(rows))
+        os.replace(part, path)
+    fsync_path(path.parent)
+    record_path.unlink()
+    return count - done
+
+
+@contextlib.contextmanager
+def _opened(part: Path) -> Iterator[IO[bytes]]:
+    """Open a part for this run alone."""
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{part}: another run is writing it; wait for it or stop it") from None
+        yield stream
+
+
+def _done(record_path: Path, source: Mapping[str, Any], part: Path) -> tuple[int, int]:
+    """Return the rows and bytes of a part that are whole and of this source; (0, 0) if none are."""
+    try:
+        record = read_record(record_path)
+        rows, size = int(record.pop("rows")), int(record.pop("bytes"))
+    except (UserError, LookupError, TypeError, ValueError):
+        return 0, 0
+    return (rows, size) if record == source and part.stat().st_size >= size else (0, 0)
+
+
+def check_room(path: Path, size: int) -> None:
+    """Refuse to write so many bytes where the disk has less room."""
+    free = shutil.disk_usage(path.parent).free
+    if free < size:
+        raise UserError(f"{path}: needs {size / 1e9:.1f} GB of disk, and {free / 1e9:.1f} are free there")
