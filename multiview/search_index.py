@@ -1,7 +1,7 @@
 """Proposes the rows of many vectors that are near to a query, by an index of FAISS (extra ``index``).
 
-The index divides the vectors, at length 1, among cells by k-means, and keeps them in 8 bits a number; a query
-looks into the nearest cells. It is mapped into memory, so that processes share it.
+The index keeps the principal components of the vectors, at length 1, in 8 bits a number and in cells found by
+k-means; a query looks into the nearest cells. It is mapped into memory, so that processes share it.
 
 Legend of dimension suffixes: Q queries, N rows, D embedding size, C proposed rows.
 """
@@ -23,10 +23,10 @@ try:
 except ImportError:
     raise MissingExtraError("faiss", "index") from None
 
-RECIPE = "IVF{cells},SQ8"
-"""FAISS's name of the kind of index."""
-PROBED_CELLS = 64
-"""Cells that a query looks into."""
+LARGEST_DIM = 256
+"""Numbers that are kept of a vector: its largest principal components."""
+PROBED = 4
+"""A query looks into one of so many cells."""
 SAMPLE_PER_CELL = 40
 """Vectors that k-means sees, as many times the number of cells; FAISS asks for 39."""
 PROPOSED = 100
@@ -40,14 +40,15 @@ class SearchIndex:
 
     def __init__(self, path: Path) -> None:
         index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
-        index.nprobe = PROBED_CELLS
+        cells = faiss.extract_index_ivf(index)
+        cells.nprobe = max(cells.nlist // PROBED, 1)
         self.index = index
 
     @classmethod
     def of(cls, vectors_ND: NDArray[np.float32], folder: Path, source: Mapping[str, Any]) -> Self:
         """Read the index of vectors from a folder, or write it; ``source`` decides the vectors."""
-        path = folder / "vectors.faiss"
-        make_once(folder, {**source, "recipe": RECIPE}, [path.name], lambda: _write(path, vectors_ND))
+        path, recipe = folder / "vectors.faiss", _recipe(*vectors_ND.shape)
+        make_once(folder, {**source, "recipe": recipe}, [path.name], lambda: _write(path, recipe, vectors_ND))
         return cls(path)
 
     def propose(self, queries_QD: NDArray[np.floating], top_k: int) -> Iterator[NDArray[np.int64]]:
@@ -57,13 +58,20 @@ class SearchIndex:
         yield from (np.sort(rows_C[rows_C >= 0]) for rows_C in rows_QC)
 
 
-def _write(path: Path, vectors_ND: NDArray[np.float32]) -> None:
-    count, dim = vectors_ND.shape
+def _recipe(count: int, dim: int) -> str:
+    """Return FAISS's name of the index of so many vectors."""
     cells = max(min(round(4 * count**0.5), count // SAMPLE_PER_CELL), 1)
-    gigabytes = count * dim / 1e9
-    print(f"an index of {count:,} vectors: {gigabytes:.1f} GB of disk and of memory, once", file=sys.stderr)
-    index: Any = faiss.index_factory(dim, RECIPE.format(cells=cells), faiss.METRIC_INNER_PRODUCT)
-    sample_N = np.linspace(0, count - 1, min(SAMPLE_PER_CELL * cells, count)).astype(np.int64)
+    return (f"PCA{LARGEST_DIM}," if dim > LARGEST_DIM else "") + f"IVF{cells},SQ8"
+
+
+def _write(path: Path, recipe: str, vectors_ND: NDArray[np.float32]) -> None:
+    count, dim = vectors_ND.shape
+    index: Any = faiss.index_factory(dim, recipe)  # by distance: at length 1 it ranks as the cosine does
+    sample = min(SAMPLE_PER_CELL * faiss.extract_index_ivf(index).nlist, count)
+    size, memory = count * index.sa_code_size(), 4 * dim * (sample + BLOCK_ROWS)
+    sizes = f"{size / 1e9:.1f} GB, and {memory / 1e9:.1f} GB of memory while it is made"
+    print(f"an index of {count:,} vectors: {sizes}", file=sys.stderr)
+    sample_N = np.linspace(0, count - 1, sample).astype(np.int64)
     index.train(_directions(vectors_ND[sample_N]))
     for first in range(0, count, BLOCK_ROWS):
         index.add(_directions(vectors_ND[first : first + BLOCK_ROWS]))

@@ -28,6 +28,7 @@ def test_ray_data_gives_the_vectors_of_encode(tmp_path: Path) -> None:
     sentences = [f"Parcel {number} arrived ." for number in range(60)]
     (tmp_path / "sentences.txt").write_text("\n".join(sentences), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled"}
+    environment["RAY_worker_niceness"] = "0"  # else they starve beside other tests
     subprocess.run([sys.executable, "page.py"], cwd=tmp_path, env=environment, check=True, timeout=800)
     table = pyarrow_parquet.read_table(tmp_path / "vectors").to_pydict()
     vector_of_text = dict(zip(table["text"], table["vector"], strict=True))

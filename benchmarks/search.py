@@ -1,0 +1,97 @@
+"""Search many vectors by the index of multiview.search, beside a search of all of them.
+
+    python -m benchmarks.search vectors.npy --rows 1000000
+
+The vectors are those of real sentences, by ``multiview.encode``. The last ones are the queries. The others
+are searched, and further rows until there are as many as asked for: one of them and half of another, at
+length 1. Times are of the processor. The last line is JSON.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from tyro.conf import Positional
+
+from multiview.search import Collection, semantic_search
+from runtime.cli import Command, Count, configuration
+from runtime.files import read_array
+from runtime.pieces import PIECE, write_rows
+from runtime.surroundings import peak_memory
+
+TOP = 10
+"""Rows that both searches find of each query."""
+MIXED = 0.5
+"""How much of another vector a further row has."""
+
+
+@configuration
+class SearchingConfig:
+    """Options of ``benchmarks.search``."""
+
+    vectors: Positional[Path]
+    """Vectors of real sentences (.npy)."""
+    rows: Count = 1_000_000
+    """Rows to search, real ones and others."""
+    queries: Count = 200
+    """Queries, the last of the vectors."""
+
+
+def main(config: SearchingConfig) -> None:
+    """Print recall, times and sizes."""
+    from multiview.search_index import SearchIndex
+
+    vectors_ND = read_array(config.vectors, 2)
+    real_ND, query_QD = vectors_ND[: -config.queries], np.array(vectors_ND[-config.queries :])
+
+    def rows_of(first: int, stop: int) -> np.ndarray:
+        """Return real rows, and then rows that are mixed of two."""
+        random = np.random.default_rng(first)
+        one_N, other_N = random.integers(0, len(real_ND), (2, stop - first))
+        is_real_N = np.arange(first, stop) < len(real_ND)
+        one_N = np.where(is_real_N, np.arange(first, stop), one_N)
+        rows_ND = real_ND[one_N] + MIXED * ~is_real_N[:, None] * real_ND[other_N]
+        return rows_ND / np.linalg.norm(rows_ND, axis=1, keepdims=True)
+
+    with tempfile.TemporaryDirectory(dir=config.vectors.parent) as folder:
+        path = Path(folder) / "rows.npy"
+        write_rows(path, {}, max(config.rows, PIECE + 1), rows_of)
+        row_ND = read_array(path, 2)
+        seconds = {}
+        start = time.process_time()
+        index = SearchIndex.of(row_ND, Path(folder) / "index", {})
+        seconds["index"] = time.process_time() - start
+        size = sum(file.stat().st_size for file in (Path(folder) / "index").iterdir())
+        memory = peak_memory()
+        collection = Collection(None, row_ND, index)  # type: ignore[arg-type]
+        start = time.process_time()
+        found = collection.search(query_QD, top_k=TOP)
+        seconds["a query"] = (time.process_time() - start) / len(query_QD)
+        start = time.process_time()
+        semantic_search(query_QD[:1], row_ND, top_k=TOP)
+        seconds["a query of all rows"] = time.process_time() - start
+        exact = semantic_search(query_QD, row_ND, top_k=TOP)
+    recall = np.mean([
+        len({hit.corpus_id for hit in a} & {hit.corpus_id for hit in b}) / TOP
+        for a, b in zip(found, exact, strict=True)
+    ])  # fmt: skip
+    sizes = {
+        "rows": len(row_ND),
+        "real": len(real_ND),
+        "index_mb": round(size / 1e6),
+        "peak_mb": memory // 10**6,
+    }
+    results = {**sizes, f"recall@{TOP}": round(float(recall), 4), "seconds": seconds}
+    for name, value in results.items():
+        print(f"{name:10} {value}")
+    print(json.dumps(results))
+
+
+cli = Command(SearchingConfig, main, "benchmarks.search", "Search many vectors by an index, and all of them.")
+
+
+if __name__ == "__main__":
+    sys.exit(cli())
