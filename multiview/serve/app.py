@@ -53,6 +53,11 @@ from runtime.errors import UserError, printable
 
 log = logging.getLogger("multiview.serve")
 PAGE = Path(__file__).with_name("page.html")
+POLICY = (
+    "default-src 'none'; connect-src 'self'; img-src data:; "
+    "script-src 'unsafe-inline'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'"
+)
+"""What the page may do: it is one file, and asks this server alone."""
 OPEN_PATHS = ("/", "/health")
 """Paths that ask for no token."""
 RETRY_AFTER_S = 1
@@ -178,6 +183,9 @@ class Service:
             return Response(status_code=499)
         except UserError as refused:
             return error(422, str(refused))
+        except Exception:
+            log.exception("%s", request.scope["path"])
+            return error(500, "the server failed; its log says why")
 
     async def _read(self, request: Request, form: type[AnyForm]) -> AnyForm:
         """Read and check a request."""
@@ -333,7 +341,7 @@ class Service:
 
     async def page(self, request: Request) -> Response:
         """Answer ``GET /``: the page for people."""
-        return HTMLResponse(PAGE.read_text(encoding="utf-8"))
+        return HTMLResponse(PAGE.read_text(encoding="utf-8"), headers={"Content-Security-Policy": POLICY})
 
 
 def _base64(vector: np.ndarray[Any, np.dtype[np.float32]]) -> str:

@@ -7,6 +7,7 @@ alone). Its items are tried once more in another process; the second time the re
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import time
@@ -19,6 +20,7 @@ from typing import Any
 
 from multiview.serve import work
 
+log = logging.getLogger("multiview.serve")
 ATTEMPTS = 2
 """Processes that may die over the same items before the request fails."""
 
@@ -95,10 +97,17 @@ class WorkQueue:
         return await asyncio.wait_for(answer, self.timeout)
 
     async def reload(self) -> None:
-        """Open the models anew, process by process: what is being computed ends with the old ones."""
+        """Open the models anew, process by process: what is being computed ends with the old ones.
+
+        Where they cannot be opened, the old ones go on.
+        """
         for number, old in enumerate(self.pools):
             new = self._new_pool()
-            await asyncio.get_running_loop().run_in_executor(new, work.ready)
+            try:
+                await asyncio.get_running_loop().run_in_executor(new, work.ready)
+            except BrokenProcessPool:
+                log.error("SIGHUP: the models cannot be opened; the old ones go on")
+                return
             self.pools[number] = new
             if old is not None:
                 old.shutdown(wait=False)

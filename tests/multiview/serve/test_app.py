@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from starlette.testclient import TestClient
@@ -93,6 +94,15 @@ def test_a_fault_of_the_server_has_the_form_of_errors(monkeypatch: pytest.Monkey
     monkeypatch.setattr(service, "_read", None)
     answer = TestClient(service.app(), raise_server_exceptions=False).post("/judge", json={})
     assert answer.status_code == 500 and answer.json()["error"]["type"] == "server_error"
+
+
+def test_an_error_of_the_server_shows_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    service = Service(ServeConfig())
+    service.queue.submit = MagicMock(side_effect=RuntimeError("secret"))  # type: ignore[method-assign]
+    answer = TestClient(service.app()).post("/v1/embeddings", json={"input": "a"})
+    assert answer.status_code == 500
+    assert answer.json()["error"]["message"] == "the server failed; its log says why"
+    assert "secret" in caplog.text
 
 
 def test_a_request_that_waits_too_long_is_given_up() -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,9 +11,9 @@ import httpx
 import numpy as np
 import pytest
 
+from benchmarks.servers import Server, running
 from multiview.judge import Judge
 from multiview.model import MultiViewEncoder
-from tests.multiview.serve.servers import Server, running
 
 pytestmark = [
     pytest.mark.process,
@@ -31,7 +31,8 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
-    (folder / "answers.txt").write_text("\n".join(["Parcels arrive on Monday.", "You can pay by card."]))
+    answers = ["Parcels arrive on Monday.", "You can pay by card. Invoices are sent by post."]
+    (folder / "answers.txt").write_text("\n".join(answers))
     options = ("--index", "answers.txt", "--max-length", "100", "--max-inputs", "300", "--max-bytes", "60000")
     with running(folder, *options, "--log", "json", "--timeout", "120") as server:
         yield server
@@ -117,6 +118,8 @@ def test_the_judge_judges_as_in_python(server: Server) -> None:
 def test_search_finds_in_the_index_and_in_a_text(server: Server) -> None:
     (hit,) = post(server, "/search", query="When do parcels come?", top=1).json()["results"]
     assert (hit["index"], hit["text"]) == (0, "Parcels arrive on Monday.")
+    (hit,) = post(server, "/search", query="How do invoices come?", top=1).json()["results"]
+    assert (hit["index"], hit["text"]) == (1, "Invoices are sent by post.")  # the sentence, and its line
     text = "To disable 2FA, enter your password. To enable 2FA, open the settings. Cats sleep."
     hits = post(server, "/search", query="How do I enable 2FA?", text=text, judge=True).json()["results"]
     reasons = {hit["text"]: [r["kind"] for r in hit["judgement"]["reasons"]] for hit in hits}
@@ -198,6 +201,34 @@ def test_a_server_that_is_ended_answers_what_it_has(tmp_path: Path) -> None:
         assert len(answer.result().json()["data"]) == 300
     log = (tmp_path / "log.txt").read_text()
     assert "%|" not in log and "Traceback" not in log
+
+
+def test_models_are_exchanged_on_a_signal(tmp_path: Path) -> None:
+    """The old ones answer until the new ones do, and go on where those cannot be opened."""
+    for seed in (1, 2):
+        MultiViewEncoder.untrained("seq", dim=8, seed=seed).save(tmp_path / f"seed-{seed}")
+    (tmp_path / "seed-1").rename(tmp_path / "model")
+
+    def vector() -> list[float]:
+        return post(server, "/v1/embeddings", input=TEXTS[0]).json()["data"][0]["embedding"]
+
+    def signalled(has_happened: Callable[[], bool]) -> bool:
+        server.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 120
+        while time.monotonic() < end and not has_happened():
+            time.sleep(0.2)
+        return has_happened()
+
+    with running(tmp_path, model="model") as server:
+        old = vector()
+        (tmp_path / "model").rename(tmp_path / "old")
+        (tmp_path / "seed-2").rename(tmp_path / "model")
+        assert signalled(lambda: vector() != old)
+        new = vector()
+        (tmp_path / "model" / "config.json").write_text("{}")
+        log = tmp_path / "log.txt"
+        assert signalled(lambda: "cannot be opened; the old ones go on" in log.read_text())
+        assert vector() == new
 
 
 def test_workers_end_with_a_server_that_is_killed(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import httpx
 
-from tests.fixtures.processes import ROOT
-
 
 @dataclass
 class Server:
@@ -43,11 +41,11 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *options: str) -> Iterator[Server]:
+def running(folder: Path, *options: str, model: str = "builtin") -> Iterator[Server]:
     """Start a server, wait until it is ready, and end it afterwards."""
     port = free_port()
-    command = [sys.executable, "-m", "multiview.serve", "builtin", "--port", str(port), *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "multiview.serve", model, "--port", str(port), *options]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     with open(folder / "log.txt", "w", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd=folder, env=environment, stderr=log, text=True)
         server = Server(f"http://127.0.0.1:{port}", process)
