@@ -30,7 +30,7 @@ class Server:
     def terminate(self) -> int:
         """Send SIGTERM and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(150)
 
 
 def free_port() -> int:

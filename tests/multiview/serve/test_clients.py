@@ -194,11 +194,11 @@ def test_a_worker_that_is_killed_is_replaced(server: Server, tmp_path: Path) -> 
 
 
 def test_a_server_that_is_ended_answers_what_it_has(tmp_path: Path) -> None:
-    with running(tmp_path, "--workers", "1") as server, ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(post, server, "/v1/embeddings", input=[f"Sentence {n} ." for n in range(300)])
-        time.sleep(0.2)
+    with running(tmp_path, "--timeout", "120") as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(post, server, "/v1/embeddings", input=[f"Sentence {n} ." for n in range(600)])
+        time.sleep(1)  # for the request to arrive
         assert server.terminate() == -signal.SIGTERM  # as whoever sent it expects
-        assert len(answer.result().json()["data"]) == 300
+        assert len(answer.result().json()["data"]) == 600
     log = (tmp_path / "log.txt").read_text()
     assert "%|" not in log and "Traceback" not in log
 
