@@ -164,24 +164,26 @@ def memory(server: Server, count: int) -> Result:
 def main(config: ServingConfig) -> None:
     """Print each measurement, and all as a line of JSON."""
     results: dict[str, Any] = {"load": round(os.getloadavg()[0], 1)}
+
+    def keep(title: str, result: Result) -> Result:
+        results[title] = result
+        print(f"{title:16} {result}", flush=True)
+        return result
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with running(folder, "--workers", "1", "--timeout", "600") as server:
-            results["one sentence"] = latency(server)
-            results["one worker"] = throughput(server, config.sentences)
-            results["1,000 at once"] = burst(server)
-            results["hang-ups"] = hang_up(server)
-            results["memory"] = memory(server, config.requests)
-            results["a killed worker"] = kill(server)
+            keep("one sentence", latency(server))
+            one = keep("one worker", throughput(server, config.sentences))
+            keep("1,000 at once", burst(server))
+            keep("hang-ups", hang_up(server))
+            keep("memory", memory(server, config.requests))
+            keep("a killed worker", kill(server))
         with running(folder, "--workers", "2", "--timeout", "600") as server:
-            results["two workers"] = throughput(server, config.sentences)
-    one, two = results["one worker"], results["two workers"]
-    results["ratio"] = {
-        "clock": round(one["clock_ms"] / two["clock_ms"], 2),
-        "processor": round(2 * one["workers_ms"] / two["workers_ms"], 2),
-    }
-    for title, result in results.items():
-        print(f"{title:16} {result}")
+            two = keep("two workers", throughput(server, config.sentences))
+    by_clock = round(one["clock_ms"] / two["clock_ms"], 2)
+    by_processor = round(2 * one["workers_ms"] / two["workers_ms"], 2)
+    keep("two : one", {"clock": by_clock, "processor": by_processor})
     print(json.dumps(results))
 
 

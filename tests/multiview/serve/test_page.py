@@ -10,7 +10,7 @@ import pytest
 from benchmarks.servers import running
 
 pytestmark = pytest.mark.process
-WAIT_S = 60
+WAIT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_the_page_compares_and_searches(browser: Any, tmp_path: Path) -> None:
         page_width = "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
         return bool(browser.execute_script(page_width))
 
-    with running(tmp_path) as server:
+    with running(tmp_path, "--timeout", "120") as server:
         browser.set_window_size(1280, 900)
         browser.get(server.url)
         browser.find_element(By.ID, "a").send_keys(Keys.ENTER)  # the keyboard is enough
