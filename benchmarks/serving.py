@@ -103,7 +103,7 @@ def latency(server: Server) -> Result:
             clients.status([sentence(number)])
             seconds.append(1000 * (time.perf_counter() - start))
     p50, p99 = np.percentile(seconds, (50, 99))
-    return {"p50_ms": round(p50, 1), "p99_ms": round(p99, 1), **result}
+    return {"p50_ms": round(float(p50), 1), "p99_ms": round(float(p99), 1), **result}
 
 
 def throughput(server: Server, count: int) -> Result:
