@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
 
 from runtime.errors import UserError
 
@@ -34,6 +33,8 @@ def upper_bound(
     false_hits: NDArray[Any] | int, accepted: NDArray[Any] | int, confidence: float = CONFIDENCE
 ) -> Any:
     """Return the one-sided bound of Clopper and Pearson (1934) on a rate, 1 where nothing was accepted."""
+    from scipy.stats import beta  # here: it takes longer than a judgement
+
     accepted = np.asarray(accepted)
     bound = beta.ppf(confidence, np.asarray(false_hits) + 1, np.maximum(accepted - false_hits, 1e-9))
     return np.where(accepted > false_hits, bound, 1.0)
