@@ -31,7 +31,6 @@ from corpora.inputs import STANDARD_INPUT
 from corpora.ranking.queries import read_queries, report
 from corpora.sentences import describe_value
 from multiview.encode import SentenceInput, VectorOptions, sentences_of
-from multiview.judge import Judge
 from runtime import __version__
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError, check_count, printable
@@ -39,6 +38,7 @@ from runtime.files import json_digest, read_array
 from runtime.folders import make_once
 
 if TYPE_CHECKING:
+    from multiview.judge import Judge
     from multiview.names.opened import OpenedEncoder
     from multiview.search_index import SearchIndex
 
@@ -227,7 +227,11 @@ def main(config: SearchConfig) -> None:
         for name, finding in report(data, {config.model: (encode_queries(data.queries), corpus_ND)}):
             print(f"{name:10} {finding}")
         return
-    judge = Judge.load() if config.judge else None
+    judge = None
+    if config.judge:
+        from multiview.judge import Judge  # here: its libraries take longer to import than a search
+
+        judge = Judge.load()
     for query in config.query or sentences_of(STANDARD_INPUT):
         query_1D = encode_queries([query])
         if len(config.query) != 1:
@@ -241,7 +245,7 @@ def main(config: SearchConfig) -> None:
             print(f"{score:.4f}  {line:>7}  {shown(text)}", flush=True)
 
 
-def _print_judged(judge: Judge, query: str, hits: Sequence[tuple[Hit, str]], top: int) -> None:
+def _print_judged(judge: "Judge", query: str, hits: Sequence[tuple[Hit, str]], top: int) -> None:
     """Print the hits that say the same as the query, at most ``top``; then the others, with a reason."""
     judgements = judge.pairs([(query, text) for _, text in hits])
     judged = [(*hit, judgement) for hit, judgement in zip(hits, judgements, strict=True)]
