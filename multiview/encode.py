@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -57,6 +57,8 @@ class ModelOptions:
     """Constituency parser the model was trained with, unless it is the builtin one."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
+    products: Literal["float32", "int8"] = "float32"
+    """How a CPU multiplies by the weights of the model and of its parsers; int8 is faster and rounds more."""
 
     def names(self) -> list[Name]:
         """Parse the name of the encoder; refuse names of encoders and parsers that mean nothing.
@@ -83,7 +85,7 @@ class ModelOptions:
         name, *others = self.names()
         from multiview.names.named import Places, named
 
-        encoder = named(name, places=Places(device=self.device, parsers=self.parsers))
+        encoder = named(name, places=Places(device=self.device, parsers=self.parsers, products=self.products))
         if others or not encoder.is_multiview:
             raise UserError(f"model {self.model!r}: reads no trees; give one of multiview.train")
         if name.views or name.readout or name.scale:
@@ -120,7 +122,7 @@ class VectorOptions(ModelOptions):
         from multiview.names.opened import open_encoder
 
         names = [replace(name, readout="features") if name.scale_trees else name for name in names]
-        return open_encoder(names, device=self.device, parsers=self.parsers)
+        return open_encoder(names, device=self.device, parsers=self.parsers, products=self.products)
 
 
 @configuration

@@ -19,7 +19,7 @@ from multiview.encoders.registry import ViewStack
 from multiview.folder.reading import SentenceReader, Tokens
 from multiview.structure.joining import joined_output, structure_output
 from runtime.cli import warn_once
-from runtime.device import chosen_threads, torch_threads, with_torch_defaults
+from runtime.device import chosen_threads, products_in, torch_threads, with_torch_defaults
 from runtime.errors import UserError, check_count
 from runtime.pool import ADVICE, LocalPool
 from runtime.progress import progress
@@ -153,7 +153,8 @@ def encode_here(
     # The first sentence imports a tokenizer, parsers and compiled loops.
     collector = pause_collector() if total < FEW_SENTENCES else contextlib.nullcontext()
     # Parsing takes one thread: it has no large products.
-    with torch.inference_mode(), torch_threads(1), progress_bar as bar, collector:
+    in_products = products_in(encoder.reader.products)
+    with torch.inference_mode(), torch_threads(1), in_products, progress_bar as bar, collector:
         for places, batch in batches:
             with torch_threads(threads):
                 vectors_BD = output.vectors_of(batch)

@@ -65,7 +65,14 @@ from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.names import stay
 from parsing.trees.batch import Batch
-from runtime.device import build_in_float32, pick_device, torch_threads, with_torch_defaults
+from runtime.device import (
+    ProductKind,
+    build_in_float32,
+    pick_device,
+    products_in,
+    torch_threads,
+    with_torch_defaults,
+)
 from runtime.errors import UserError, check_count
 from runtime.files import lock_folder, path_of
 
@@ -115,6 +122,7 @@ class MultiViewEncoder:
         structure: float | None = None,
         structure_size: int | None = None,
         max_length: int = MAX_LENGTH,
+        products: ProductKind | None = None,
     ) -> Self:
         """Load a model folder, written by ``python -m multiview.train``, or ``builtin``, that in the package.
 
@@ -122,13 +130,14 @@ class MultiViewEncoder:
         ``const_model`` are the parsers the model was trained with, unless they are the builtin ones.
         ``structure`` is λ of :meth:`encode`, ``structure_size`` the numbers of a structure vector, 128, 256,
         512 or 1,024; by default both are the folder's. Of a text ``max_length`` words are read, by this
-        encoder and by the judge and the structure that have it as their source. A UserError names the file
-        that is missing or damaged, or the value that is none of these.
+        encoder and by the judge and the structure that have it as their source. ``products`` are those of the
+        weights on a CPU: ``float32`` (the default) or ``int8``. A UserError names the file that is missing or
+        damaged, or the value that is none of these.
         """
         path = model_folder(folder)
         record = model_record(path)
         target = pick_device(device)
-        with pause_collector():
+        with pause_collector(), products_in(products):
             encoder = cls(
                 load_model(path, target, record),
                 device=target,
@@ -435,7 +444,7 @@ class MultiViewEncoder:
 
         top = check_count(top, "explain: top")
         views = None if view is None else [view]
-        with torch_threads(1):
+        with torch_threads(1), products_in(self.reader.products):
             sentences = [self.reader.tokens(text) for text in read_sentences([a, b], "explain")]
             batch = self.reader.parse(sentences, self.requires_of(views))
             nodes = list(nodes_of(batch, self.network, view_positions(self.views, views)))

@@ -89,6 +89,9 @@ class ParseConfig:
     """Where sentences are encoded and scored: cpu, cuda (all GPUs of this machine or cluster) or cuda:N; auto
     takes GPUs of this machine if there are any. Trees of a GPU may differ in rare cases, so they make another
     cache."""
+    products: Literal["float32", "int8"] = "float32"
+    """How a CPU multiplies by the weights; int8 is faster. Its trees differ in rare cases, so they make
+    another cache."""
     dry_run: bool = False
     """Print the resolved configuration and an estimate of time and disk, write nothing."""
 
@@ -104,7 +107,9 @@ def main(config: ParseConfig) -> None:
     workers = config.workers or (available_cores() if devices == ["cpu"] else len(devices))
     names = {"dep": config.dep_model, "const": config.const_model}
     specs = {kind: None if name == "none" else name for kind, name in names.items()}
-    load_parsers = functools.partial(load, *specs.values(), max_tokens=config.max_tokens)
+    load_parsers = functools.partial(
+        load, *specs.values(), products=config.products, max_tokens=config.max_tokens
+    )
     loaders = [functools.partial(load_parsers, device=device) for device in devices]
     reading = {name: getattr(config, name) for name in ("format", "tokenize", "limit", "data", "split")}
     with as_file(config.corpus) as spec:  # standard input and pipes become a file

@@ -52,6 +52,8 @@ from runtime.surroundings import cached_property, loading, state_without
 if TYPE_CHECKING:
     import torch
 
+    from runtime.device import ProductKind
+
 MAX_TOKENS = 128
 SAMPLE = 50
 """How many sentences are looked at to tell whether a text is English."""
@@ -160,41 +162,49 @@ def load(
     const: str | None = "builtin",
     *,
     device: str | torch.device = "cpu",
+    products: ProductKind | None = None,
     max_tokens: int = MAX_TOKENS,
 ) -> TextParser:
     """Load parsers by name (:func:`load_parser`), or None for no such trees; longer sentences get none."""
     if dep is None and const is None:
         raise UserError("dep and const are both None: nothing to parse with")
-    dependency = None if dep is None else load_parser("dep", dep, device)
-    constituency = None if const is None else load_parser("const", const, device)
+    dependency = None if dep is None else load_parser("dep", dep, device, products)
+    constituency = None if const is None else load_parser("const", const, device, products)
     return TextParser(dependency, constituency, max_tokens=max_tokens)
 
 
 @loading()
-def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "cpu") -> Any:
+def load_parser(
+    kind: str,
+    spec: str = "builtin",
+    device: str | torch.device = "cpu",
+    products: ProductKind | None = None,
+) -> Any:
     """Load the parser that ``--dep-model`` or ``--const-model`` names; ``kind`` is ``dep`` or ``const``.
 
     ``spec`` is ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar
-    model by name (``benepar_en3``), file or folder. Sentences are encoded and scored on the device, whose
-    type is part of the parser's identity, unless it is the CPU. Raises UserError for a model or device that
-    is not there, and for a model that is damaged or has to be converted first.
+    model by name (``benepar_en3``), file or folder. Sentences are encoded and scored on the device, on a CPU
+    with ``products`` in ``float32`` (the default) or ``int8``. A device that is not the CPU, and int8, are
+    part of the parser's identity. Raises UserError for a model or device that is not there, and for a model
+    that is damaged or has to be converted first.
     """
-    from runtime.device import pick_device
+    from runtime.device import pick_device, products_in
 
     parser: Any
     folder = find_parser(kind, spec)
-    if folder is None:
-        from parsing.libraries.benepar import load_benepar
+    with products_in(products):
+        if folder is None:
+            from parsing.libraries.benepar import load_benepar
 
-        parser = load_benepar(spec)
-    elif kind == "dep":
-        from parsing.networks.dependency import BiaffineParser, DependencyModel
+            parser = load_benepar(spec)
+        elif kind == "dep":
+            from parsing.networks.dependency import BiaffineParser, DependencyModel
 
-        parser = BiaffineParser(DependencyModel.load(folder))
-    else:
-        from parsing.networks.constituency import ConstituencyModel, SpanParser
+            parser = BiaffineParser(DependencyModel.load(folder))
+        else:
+            from parsing.networks.constituency import ConstituencyModel, SpanParser
 
-        parser = SpanParser(ConstituencyModel.load(folder))
+            parser = SpanParser(ConstituencyModel.load(folder))
     torch_device = pick_device(device)
     if torch_device.type != "cpu":
         parser.to(torch_device)

@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from runtime.errors import UserError
+from runtime.integers import Arrange, Int8Matrix, int8_matrix, quantised
 
 # GNU's OpenMP would wait for ever for threads that a fork did not copy.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
@@ -166,6 +168,28 @@ class _OwnDefaults(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+ProductKind = Literal["int8", "float32"]
+"""How weights are multiplied at inference on a CPU; elsewhere, and in training, in float32."""
+_kind: ContextVar[ProductKind | None] = ContextVar("kind of products", default=None)
+
+
+def chosen_products() -> ProductKind:
+    """Return how a parser or an encoder that is made now multiplies: in float32 unless asked otherwise."""
+    return _kind.get() or "float32"
+
+
+@contextlib.contextmanager
+def products_in(kind: ProductKind | None) -> Iterator[None]:
+    """Multiply so in this thread, where it is in inference mode on a CPU; None changes nothing."""
+    if kind not in (None, "int8", "float32"):
+        raise UserError(f"products={kind!r:.40}: int8 or float32")
+    token = _kind.set(kind or _kind.get())
+    try:
+        yield
+    finally:
+        _kind.reset(token)
+
+
 @dataclass(frozen=True)
 class Products:
     """Computes matrix products with operands of type ``dtype`` and results of float32 or wider.
@@ -178,12 +202,18 @@ class Products:
     """The type to which operands are cast; None leaves them as they are."""
     onednn: bool
     """Whether products of many rows go to oneDNN."""
+    int8: bool = False
+    """Whether products with weights are those of integers (:mod:`runtime.integers`)."""
 
     @classmethod
     def of(cls, x: Tensor) -> Products:
-        """Choose the precision of the current autocast region, and the library for inputs like ``x``."""
+        """Choose the precision of the current region, and the library for inputs like ``x``."""
         kind = x.device.type
-        if torch.is_autocast_enabled(kind) and x.dtype == torch.float32:
+        is_inference = kind == "cpu" and x.dtype == torch.float32 and torch.is_inference_mode_enabled()
+        if is_inference and _kind.get() == "int8":
+            return cls(None, onednn=False, int8=True)
+        has_autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+        if has_autocast and x.dtype == torch.float32:
             return cls(torch.get_autocast_dtype(kind), onednn=False)
         return cls(None, onednn=kind == "cpu" and x.dtype == torch.float32 and _onednn_is_faster())
 
@@ -191,16 +221,26 @@ class Products:
         """Cast an operand of any shape to the products' type, so that weights are cast once per sweep."""
         return operand if self.dtype is None else operand.to(self.dtype)
 
-    def mm(self, a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    def factor(self, weight: Tensor, arrange: Arrange | None = None) -> Tensor | Int8Matrix:
+        """Return the right factor of products with a weight [m, k], or with one that ``arrange`` makes so."""
+        if self.int8:
+            return int8_matrix(weight, arrange)
+        return self.cast(arrange(weight) if arrange else weight).t()
+
+    def mm(self, a: Tensor, b: Tensor | Int8Matrix, out: Tensor) -> Tensor:
         """Compute ``out = a @ b`` for [n, k] and [k, m]; ``out`` [n, m] must not overlap an operand."""
+        if isinstance(b, Int8Matrix):
+            return b.product(a, out)
         if self._is_for_torch(a):
             return torch.mm(a, b, out=out)
         for rows in self._blocks(a, out):
             out[rows] = self.product(a[rows], b)
         return out
 
-    def addmm(self, a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    def addmm(self, a: Tensor, b: Tensor | Int8Matrix, out: Tensor) -> Tensor:
         """Add ``a @ b`` to ``out``, for [n, k] and [k, m]."""
+        if isinstance(b, Int8Matrix):
+            return b.product(a, out, add=True)
         if self._is_for_torch(a):
             return torch.addmm(out, a, b, out=out)
         for rows in self._blocks(a, out):
@@ -215,11 +255,36 @@ class Products:
         Shapes: words [U, E], token int64 [N], weight [K, E], word_products [U, K] (it is overwritten), out
         [N, K]. Two fifths of the tokens of 200 sentences are distinct; inputs are half of a tree view's work.
         """
-        self.mm(self.cast(words), self.cast(weight).t(), word_products)
+        self.mm(self.cast(words), self.factor(weight), word_products)
         torch.index_select(word_products, 0, token, out=out)
 
-    def new_mm(self, a: Tensor, b: Tensor) -> Tensor:
+    def linear(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, arrange: Arrange | None = None
+    ) -> Tensor:
+        """Return ``x @ weight.T + bias`` for inputs [..., k] and a weight as in :meth:`factor`."""
+        if not self.int8:
+            return nn.functional.linear(x, arrange(weight) if arrange else weight, bias)
+        out = self.new_mm(x.flatten(0, -2), self.factor(weight, arrange)).view(*x.shape[:-1], -1)
+        return out if bias is None else out.add_(bias)
+
+    def rows(self, x: Tensor) -> tuple[Tensor, NDArray[np.float32]]:
+        """Return the left factor of :meth:`sums` for inputs [n, k], and the scale [n] of its rows."""
+        return quantised(x) if self.int8 else (x, np.ones(len(x), np.float32))
+
+    def sums(self, rows: Tensor, factor: Tensor | Int8Matrix) -> Tensor:
+        """Return products [n, m] without the scales of the rows and of the factor's columns."""
+        return factor.sums(rows) if isinstance(factor, Int8Matrix) else self.new_mm(rows, factor)
+
+    def scale(self, factor: Tensor | Int8Matrix) -> NDArray[np.float32]:
+        """Return the scale [m] of a factor's columns."""
+        if isinstance(factor, Int8Matrix):
+            return factor.column_scale
+        return np.ones(factor.shape[1], np.float32)
+
+    def new_mm(self, a: Tensor, b: Tensor | Int8Matrix) -> Tensor:
         """Return ``a @ b`` [n, m] as a new tensor of the type of ``a``."""
+        if isinstance(b, Int8Matrix):
+            return b.product(a, a.new_empty(len(a), len(b.column_scale)))
         if not len(b):  # oneDNN refuses it; a batch of single words has no internal nodes
             return a.new_zeros(a.shape[0], b.shape[1])
         if self.onednn and len(a) >= ONEDNN_ROWS:

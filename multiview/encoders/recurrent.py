@@ -189,7 +189,8 @@ class SeqEncoder(ViewEncoder):
         weights = (getattr(self.gru, f"{name}_l0{suffix}") for name in names)
         input_weight, recurrent_weight, input_bias, recurrent_bias = weights
         products, half = Products.of(x_UE), self.dim // 2
-        gates_UG = products.new_mm(x_UE, input_weight.t()).add_(input_bias)
+        gates_UG = products.new_mm(x_UE, products.factor(input_weight)).add_(input_bias)
+        recurrent_factor = products.factor(recurrent_weight)
         state_BH = x_UE.new_zeros(int(batch_sizes[0]), half)
         states_TH = x_UE.new_empty(len(token_T), half)
         recurrent_BG = x_UE.new_empty(len(state_BH), 3 * half)
@@ -198,6 +199,6 @@ class SeqEncoder(ViewEncoder):
         ends = np.cumsum(batch_sizes).tolist()
         positions = list(zip(ends, batch_sizes.tolist(), strict=True))
         for end, sentences in reversed(positions) if suffix else positions:
-            products.mm(state_BH[:sentences], recurrent_weight.t(), recurrent_BG[:sentences])
+            products.mm(state_BH[:sentences], recurrent_factor, recurrent_BG[:sentences])
             step(end - sentences, end)
         return state_BH, states_TH

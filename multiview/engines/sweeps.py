@@ -144,7 +144,7 @@ def _dep_words(
     products.multiply_words(x, token, weights.input_weight, word_gates, buffers.gates)
     # A third of the tokens have dependents, hardly more than there are distinct words.
     torch.index_select(x.detach(), 0, token[plan.leaves :], out=buffers.parent_x)
-    products.mm(buffers.parent_x, products.cast(weights.parent_weight).t(), buffers.parent_products)
+    products.mm(buffers.parent_x, products.factor(weights.parent_weight), buffers.parent_products)
     if weights.role_bias is not None:
         role = plan.tensor("role")[:edges]
         torch.index_select(weights.role_bias.detach(), 0, role, out=buffers.child_products)
@@ -158,8 +158,8 @@ def _dep_levels(
     h, c, gates, parent_products, child_products, alpha, cosine, context, _ = buffers
     slot, offsets = plan.tensor("slot_of_rank"), plan.tensor("child_offsets")
     leaves, bias, inner_gates = plan.leaves, weights.bias, gates[plan.leaves :]
-    child_weight = products.cast(weights.child_weight).t()
-    recurrent_weight = products.cast(weights.recurrent_weight).t()
+    child_factor = products.factor(weights.child_weight)
+    recurrent_factor = products.factor(weights.recurrent_weight)
     multiply_children = products.mm if weights.role_bias is None else products.addmm
 
     kernels.bind(kernels.leaf_forward, reads=(bias, slot), writes=(gates, h, c))(0, leaves)
@@ -174,9 +174,9 @@ def _dep_levels(
         writes=(inner_gates, child_products, h, c),
     )
     for low, high, edge_low, edge_high in plan.levels():
-        multiply_children(h[edge_low:edge_high], child_weight, child_products[edge_low:edge_high])
+        multiply_children(h[edge_low:edge_high], child_factor, child_products[edge_low:edge_high])
         attend(low, high)
-        products.addmm(context[low:high], recurrent_weight, inner_gates[low:high])
+        products.addmm(context[low:high], recurrent_factor, inner_gates[low:high])
         compute_states(low, high)
 
 
@@ -235,7 +235,7 @@ class ConstSweep(torch.autograd.Function):
         shapes = states, states, (leaves, 3 * dim), (internal, 5 * dim), (len(x), 3 * dim)
         h, c, leaf_gates, gates, word_gates = workspace(x, *shapes)
         slot, bias, child_h = plan.tensor("slot_of_rank"), weights.bias, _pairs(h, internal)
-        recurrent_weight = products.cast(weights.recurrent_weight).t()
+        recurrent_factor = products.factor(weights.recurrent_weight)
 
         compute_states = kernels.bind(
             kernels.const_forward, reads=(bias, slot[leaves:]), writes=(gates, h, c)
@@ -243,7 +243,7 @@ class ConstSweep(torch.autograd.Function):
         products.multiply_words(x, token, weights.input_weight, word_gates, leaf_gates)
         kernels.bind(kernels.leaf_forward, reads=(bias, slot), writes=(leaf_gates, h, c))(0, leaves)
         for low, high, *_ in plan.levels():
-            products.mm(child_h[low:high], recurrent_weight, gates[low:high])
+            products.mm(child_h[low:high], recurrent_factor, gates[low:high])
             compute_states(low, high)
         ctx.save_for_backward(x, token, *weights, h, c, leaf_gates, gates)
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products

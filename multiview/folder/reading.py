@@ -30,7 +30,7 @@ from parsing.trees.batch import (
     places_of_ranges,
 )
 from runtime.cli import warn_once
-from runtime.device import pick_device
+from runtime.device import chosen_products, pick_device
 from runtime.errors import UserError, check_count
 from runtime.surroundings import loading, pause_collector
 
@@ -63,6 +63,8 @@ class SentenceReader:
         """Parser to load for an annotation (``dep``, ``const``) in place of the builtin or recorded one."""
         self.device: str = "cpu"
         """Device of the parsers that are loaded from now on."""
+        self.products = chosen_products()
+        """How these parsers multiply on a CPU."""
         self.identities: dict[str, Any] = dict(identities)
         self._places = {need: stay(self._recorded_name(need)) for need in identities}
         self.parsers: dict[str, Any] = {}
@@ -110,7 +112,7 @@ class SentenceReader:
 
                 spec = self.parser_spec(need)
                 try:
-                    parser = load_parser(need, spec, self.device)
+                    parser = load_parser(need, spec, self.device, self.products)
                 except UserError:
                     if self.specs.get(need) or spec.startswith(("builtin", "benepar")) or Path(spec).exists():
                         raise

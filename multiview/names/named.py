@@ -48,7 +48,7 @@ from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.names import stay
 from parsing.trees.cache import TreeCache
-from runtime.device import pick_device
+from runtime.device import ProductKind, pick_device, products_in
 from runtime.errors import MissingExtraError, UserError
 from runtime.files import json_digest, read_json, sha256_file
 from runtime.folders import current_folder
@@ -81,6 +81,8 @@ class Places:
     """Finds the stored trees of a multi-view encoder's sentences."""
     parsers: Mapping[str, str] = field(default_factory=dict)
     """Parsers of the other sentences, by annotation, where they are not the builtin ones."""
+    products: ProductKind | None = None
+    """How a CPU multiplies by the weights; None is as :meth:`MultiViewEncoder.load` does."""
 
     def __post_init__(self) -> None:
         """Keep the parsers' names for any working folder."""
@@ -175,7 +177,9 @@ class NamedEncoder:
         return self._loaded_or_error
 
     def _load(self) -> Any:
-        encoder, name = self.load(self.places.device), self.name
+        name = self.name
+        with products_in(self.places.products):
+            encoder = self.load(self.places.device)
         if isinstance(encoder, MultiViewEncoder):
             encoder.reader.specs |= self.places.parsers
             if name.expand is not None:

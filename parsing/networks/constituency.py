@@ -31,7 +31,7 @@ from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, Sta
 from parsing.trees.batch import ConstituencyParse, Int
 from runtime.cli import config_to_json
 from runtime.compiled import compiled
-from runtime.device import pick_masked, to_host
+from runtime.device import Products, pick_masked, to_host
 from runtime.errors import UserError
 
 CHUNK_SPANS = 4096
@@ -84,13 +84,14 @@ class LabelHead(nn.Sequential):
         right_PH = left_PH + (hidden_layer.bias - hidden_layer.bias.mean())
         scale, shift = norm.weight.detach().numpy(), norm.bias.detach().numpy()
         left, right = fenceposts(lengths)
+        products = Products.of(posts_PH)
         best, label = np.empty(len(left), np.float32), np.empty(len(left), np.int32)
         for start in range(0, len(left), CHUNK_SPANS):
             spans = slice(start, start + CHUNK_SPANS)
             out = np.empty((len(left[spans]), posts_PH.shape[1]), np.float32)
             ends = left_PH.numpy(), right_PH.numpy(), left[spans], right[spans]
             _norm_and_relu(*ends, scale, shift, norm.eps, out)
-            scores = torch.addmm(output_layer.bias, torch.from_numpy(out), output_layer.weight.T).numpy()
+            scores = products.linear(torch.from_numpy(out), output_layer.weight, output_layer.bias).numpy()
             best_labels(scores, gold[spans], cost, needs_label[spans], best[spans], label[spans])
         return lambda: (best, label)
 
@@ -275,7 +276,8 @@ class SpanParser(EncodedParser[ConstituencyParse]):
         """Find the trees, see :meth:`EncodedParser.parse_states`."""
         head = self.model.span_head
         lengths = positions_B.numpy().astype(np.int64) - 2
-        posts_PH = F.linear(fencepost_vectors(states_BTD, positions_B), head.parts[0].weight)
+        products = Products.of(states_BTD)
+        posts_PH = products.linear(fencepost_vectors(states_BTD, positions_B), head.parts[0].weight)
         wait_for_labels = head.best_labels(posts_PH, lengths)
         wait_for_tags = to_host(self.model.tag_head(word_states(states_BTD, positions_B)).argmax(-1))
         yield

@@ -34,7 +34,7 @@ from parsing.networks.sentence_encoder import shared_dropout
 from parsing.trees.batch import DependencyParse, Int64
 from runtime.cli import config_to_json
 from runtime.compiled import compiled
-from runtime.device import to_host
+from runtime.device import Products, to_host
 
 Float = NDArray[np.floating]
 
@@ -85,14 +85,21 @@ class DependencyModel(EncodedModel):
 
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:
         rate = self.encoder.dropout if self.training else 0.0
-        return shared_dropout(functional.leaky_relu(layer(x_BTD), NEGATIVE_SLOPE), rate)
+        product_BTA = Products.of(x_BTD).linear(x_BTD, layer.weight, layer.bias)
+        return shared_dropout(functional.leaky_relu(product_BTA, NEGATIVE_SLOPE), rate)
 
     def arc_scores(self, x_BTD: Tensor, mask_BT: Tensor) -> Tensor:
         """Compute s(i, j) = [d_i; 1]ᵀ W h_j as [B, T, T]; heads j at padding score minus infinity."""
         dependent_BTA = self._mlp(self.arc_dependent, x_BTD)
         head_BTA = self._mlp(self.arc_head, x_BTD)
         # [d; 1]ᵀ W = dᵀ W[:-1] + W[-1]
-        product_BTA = dependent_BTA @ self.arc_weight[:-1] + self.arc_weight[-1]
+        products, bias = Products.of(x_BTD), self.arc_weight[-1]
+        if products.int8:
+            product_BTA = products.linear(
+                dependent_BTA, self.arc_weight, bias, lambda weight: weight[:-1].t()
+            )
+        else:
+            product_BTA = dependent_BTA @ self.arc_weight[:-1] + bias
         scores_BTT = product_BTA @ head_BTA.transpose(1, 2)
         return scores_BTT.masked_fill(~mask_BT[:, None, :], -torch.inf)
 
@@ -104,6 +111,9 @@ class DependencyModel(EncodedModel):
         one_N1 = dependent_NM.new_ones(len(dependent_NM), 1)
         dependent_NM = torch.cat([dependent_NM, one_N1], 1)
         head_NM = torch.cat([head_NM, one_N1], 1)
+        products = Products.of(x_BTD)
+        if products.int8:
+            return self._int8_relation_scores(products, dependent_NM, head_NM)
         weight_MRM = self.relation_weight.transpose(0, 1).flatten(1)
         if self.training:
             return self._relation_products(weight_MRM, dependent_NM, head_NM)
@@ -118,6 +128,16 @@ class DependencyModel(EncodedModel):
             return torch.bmm(left_NRM, head_NM[:, :, None])[:, :, 0]
         scores_NR = left_NRM.new_empty(left_NRM.shape[:2])
         _dots(left_NRM.numpy(), head_NM.numpy(), scores_NR.numpy())
+        return scores_NR
+
+    def _int8_relation_scores(self, products: Products, dependent_NM: Tensor, head_NM: Tensor) -> Tensor:
+        factor = products.factor(self.relation_weight, lambda weight: weight.permute(2, 0, 1).flatten(0, 1))
+        scores_NR = head_NM.new_empty(len(head_NM), len(self.relations))
+        chunks = (each.split(RELATION_CHUNK) for each in (dependent_NM, head_NM, scores_NR))
+        for dependent, head, scores in zip(*chunks, strict=True):
+            rows, row_scale = products.rows(dependent)
+            left = products.sums(rows, factor)
+            _int8_dots(left.numpy(), row_scale, products.scale(factor), head.numpy(), scores.numpy())
         return scores_NR
 
     def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:
@@ -143,6 +163,20 @@ def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
             for m in range(1, len(right)):
                 total += left[m] * right[m]
             out_NR[n, r] = total
+
+
+@compiled
+def _int8_dots(left_NK: Float, row_scale: Float, column_scale: Float, right_NM: Float, out_NR: Float) -> None:
+    """Write Σ_m left[n, m, r] right[n, m] for rows of ``left_NK`` [N, M · R] and their scales."""
+    size = out_NR.shape[1]
+    for n in range(len(right_NM)):
+        out = out_NR[n]
+        out[:] = 0
+        for m in range(right_NM.shape[1]):
+            columns = slice(m * size, (m + 1) * size)
+            left, scale, right = left_NK[n, columns], column_scale[columns], right_NM[n, m] * row_scale[n]
+            for r in range(size):
+                out[r] += left[r] * scale[r] * right
 
 
 def _path_ends(heads: Int64) -> Int64:

@@ -34,7 +34,7 @@ from parsing.networks.features import ParserVocabulary
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.batch import DeviceLost
 from runtime.cli import LOGGER, Config, config_from_json, config_to_json, configuration
-from runtime.device import build_without_weights, with_torch_defaults
+from runtime.device import build_without_weights, chosen_products, products_in, with_torch_defaults
 from runtime.errors import UserError, out_of_memory
 from runtime.files import read_json, read_record, write_record
 from runtime.folders import current_folder, refuse_others, replace_folder
@@ -151,11 +151,13 @@ class DeviceParser:
     If the GPU's memory is too small, batches are halved for good.
 
     Its identity is the name, version and sha256 of the weights, and the type of the device unless that is the
-    CPU: a GPU adds in another order, which may change a tree.
+    CPU, or there products in int8: both round differently, which may change a tree.
     """
 
     def __init__(self, module: nn.Module, identity: dict[str, str]) -> None:
         self._module, self._weights = module.eval(), identity
+        self.products = chosen_products()
+        """How weights are multiplied on a CPU."""
         self.to(next(module.parameters()).device)
 
     def to(self, device: torch.device) -> None:
@@ -163,7 +165,12 @@ class DeviceParser:
         self._module.to(device)
         self.device, self.on_gpu = device, device.type != "cpu"
         self.positions = GPU_POSITIONS if self.on_gpu else CPU_POSITIONS
-        self.identity = {**self._weights, "device": device.type} if self.on_gpu else self._weights
+        if self.on_gpu:
+            self.identity = {**self._weights, "device": device.type}
+        elif self.products == "int8":
+            self.identity = {**self._weights, "products": "int8"}
+        else:
+            self.identity = self._weights
 
     @with_torch_defaults()
     def run_batches(self, sizes: Sequence[int], start: Callable[[list[int]], Stages[Result]]) -> list[Result]:
@@ -180,7 +187,8 @@ class DeviceParser:
 
         while len(results) < len(sizes):
             try:
-                self._finish(deque(map(work, self._batches(sizes, results))))
+                with products_in(self.products):
+                    self._finish(deque(map(work, self._batches(sizes, results))))
             except Exception as error:
                 if self.on_gpu and out_of_memory(error) and self.positions > max(sizes):
                     self.positions //= 2

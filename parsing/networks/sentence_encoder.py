@@ -36,6 +36,7 @@ from parsing.networks.features import PAD, TABLE_LOCK, ParserVocabulary, TypeTab
 from parsing.trees.batch import offsets_of
 from runtime.compiled import compiled, sigmoid, tanh
 from runtime.device import Products
+from runtime.integers import quantise_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,47 @@ def _step(gates, bias, h, c, out, low, high, direction):  # type: ignore[no-unty
             half[j] = state[j]
 
 
+@compiled
+def _int8_step(  # type: ignore[no-untyped-def]
+    inputs, row_N, x_scale, input_scale, bias, recurrent, running, h, h_scale, recurrent_scale, c, out, low,
+    high, direction
+):  # fmt: skip
+    """Compute gates, cells and states at one time, whose packed positions are ``low`` to ``high - 1``.
+
+    ``inputs`` [K, 4H] are W x in torch's order i, f, g, o, and ``row_N`` the row of each position. The
+    ``running`` first sentences have rows of ``recurrent``, U h. Both are sums times a scale of the row and of
+    the column (:mod:`runtime.integers`). The sentences at this time are the first rows of ``h`` and ``c``
+    [B, H], which are updated. The states are written to the half of ``out`` [N, 2H] that belongs to
+    ``direction``, 0 ahead or 1 back; ``h`` gets them too, as integers.
+    """
+    hidden = c.shape[1]
+    gates = np.empty(4 * hidden, out.dtype)
+    i_f, g, o = gates[: 2 * hidden], gates[2 * hidden : 3 * hidden], gates[3 * hidden :]
+    i, f = i_f[:hidden], i_f[hidden:]
+    for k in range(high - low):
+        cell = c[k]
+        place = row_N[low + k]
+        row, scale = inputs[place], x_scale[place]
+        for j in range(4 * hidden):
+            gates[j] = row[j] * scale * input_scale[j] + bias[j]
+        if k < running:
+            row, scale = recurrent[k], h_scale[k]
+            for j in range(4 * hidden):
+                gates[j] += row[j] * scale * recurrent_scale[j]
+        for j in range(2 * hidden):
+            i_f[j] = sigmoid(i_f[j])
+        for j in range(hidden):
+            g[j] = tanh(g[j])
+        for j in range(hidden):
+            o[j] = sigmoid(o[j])
+        for j in range(hidden):
+            cell[j] = f[j] * cell[j] + i[j] * g[j]
+        half = out[low + k, direction * hidden : (direction + 1) * hidden]
+        for j in range(hidden):
+            half[j] = o[j] * tanh(cell[j])
+        quantise_row(half, h[k], h_scale, k)
+
+
 def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:
     """Apply variational dropout: one mask per sentence, the same at every position."""
     if rate == 0:
@@ -149,6 +191,8 @@ class BidirectionalLayer(nn.Module):
         once; None if the rows are the positions.
         """
         products = Products.of(x_KE)
+        if products.int8:
+            return self._int8_states(products, x_KE, packing, row_N)
         out_ND = x_KE.new_empty(len(packing.index_N), 2 * self.ahead.hidden_size)
         for direction, lstm in enumerate((self.ahead, self.back)):
             weights = dict(lstm.named_parameters())
@@ -167,6 +211,30 @@ class BidirectionalLayer(nn.Module):
                 if running:
                     products.addmm(h_BH[:running], hidden_weight, gates[low : low + running])
                 _step(*arrays, low, high, direction)
+                previous = high - low
+        return out_ND
+
+    def _int8_states(
+        self, products: Products, x_KE: Tensor, packing: Packing, row_N: Tensor | None
+    ) -> Tensor:
+        out_ND = x_KE.new_empty(len(packing.index_N), 2 * self.ahead.hidden_size)
+        places = np.arange(len(out_ND)) if row_N is None else row_N.numpy()
+        rows_KE, x_scale = products.rows(x_KE)
+        for direction, lstm in enumerate((self.ahead, self.back)):
+            weights = dict(lstm.named_parameters())
+            input_factor, hidden_factor = (products.factor(weights[f"weight_{i}h_l0"]) for i in "ih")
+            bias = (weights["bias_ih_l0"] + weights["bias_hh_l0"]).numpy()
+            inputs = products.sums(rows_KE, input_factor).numpy()
+            h_BH = x_KE.new_zeros(packing.shape[0], lstm.hidden_size)
+            h_scale, c, out = np.ones(len(h_BH), np.float32), np.zeros_like(h_BH.numpy()), out_ND.numpy()
+            of_inputs = inputs, places, x_scale, products.scale(input_factor), bias
+            of_states = h_BH.numpy(), h_scale, products.scale(hidden_factor), c, out
+            previous = 0
+            for low, high in reversed(packing.times) if direction else packing.times:
+                # Ahead, some sentences have ended; back, some begin now, with a state of zeros.
+                running = min(previous, high - low)
+                recurrent = products.sums(h_BH[:running], hidden_factor).numpy() if running else inputs[:0]
+                _int8_step(*of_inputs, recurrent, running, *of_states, low, high, direction)
                 previous = high - low
         return out_ND
 

@@ -217,12 +217,13 @@ class DeviceLost(UserError):
 
 
 def is_same_parser(identity: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Tell whether two identities are those of one parser, perhaps on different devices.
+    """Tell whether two identities are those of one parser, perhaps on different devices or in other products.
 
-    Devices add numbers in different orders, which changes about one tree in thousands. A cache must not mix
-    such trees, because the same command has to end in the same bytes; a model does not mind.
+    These round differently, which changes about one tree in hundreds. A cache must not mix such trees,
+    because the same command has to end in the same bytes; a model does not mind.
     """
-    return all(identity.get(key) == other.get(key) for key in {*identity, *other} - {"device"})
+    keys = {*identity, *other} - {"device", "products"}
+    return all(identity.get(key) == other.get(key) for key in keys)
 
 
 @dataclass(frozen=True, slots=True)

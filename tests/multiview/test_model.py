@@ -154,7 +154,7 @@ def test_strings_are_split_by_rules_and_tokens_stay(encoder: MultiViewEncoder) -
 def test_the_parser_must_be_the_training_one(folder: Path, tmp_path: Path, monkeypatch) -> None:
     specs = []
 
-    def give(kind: str, spec: str, device: str) -> ToyDependencyParser:
+    def give(kind: str, spec: str, device: str, products: str) -> ToyDependencyParser:
         specs.append(spec)
         return ToyDependencyParser()
 

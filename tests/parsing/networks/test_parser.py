@@ -224,3 +224,12 @@ def test_odd_input_gets_whole_trees():
     for tokens, arcs, spans in zip(odd, dependency.parse(odd), constituency.parse(odd), strict=True):
         assert len(arcs.heads) == len(tokens) and (arcs.heads == 0).sum() == 1
         assert len(binarise(spans, len(constituency.labels)).label) == len(tokens) - 1
+
+
+@pytest.mark.parametrize("kind", ["dep", "const"])
+def test_products_in_eight_bits_give_the_same_trees_of_plain_sentences(kind: str) -> None:
+    sentences = [["The", "cat", "that", "we", "saw", "sleeps", "."], ["Dogs", "bark", "."], ["Yes"]]
+    parser, other = load_parser(kind), load_parser(kind, products="int8")
+    assert "products" not in parser.identity and other.identity == {**parser.identity, "products": "int8"}
+    assert is_same_parser(parser.identity, other.identity)
+    assert repr(other.parse(sentences)) == repr(parser.parse(sentences))
