@@ -8,14 +8,14 @@ pairs.
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from multiview.structure.negation import PARTICLES, WordTrees
-from multiview.structure.poles import base_and_sign, poles
+from multiview.structure.poles import Poles, base_and_sign, poles
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import KIND
 
@@ -31,6 +31,17 @@ _DIGITS = {word: str(value) for value, word in enumerate(_NUMBER_WORDS.split())}
 _PARTICLES = {*PARTICLES, *PARTICLES.values()}
 _ENDINGS = {"ies": "y", "ied": "y", "es": "", "s": "", "ed": "", "ing": ""}
 """Endings of inflected forms, each with what stands there in the base."""
+_POLES_OF_FUNCTION_WORDS: dict[str, Poles] = {
+    "on": {"disable|enable": -1},  # off is its minus
+    "up": {"decrease|increase": -1, "fall|rise": -1, "lower|raise": -1},  # down is its minus
+    **{"before": {"after|before": -1}, "after": {"after|before": 1}},
+    **{"if": {"if|unless": 1}, "unless": {"if|unless": -1}},
+    **{"except": {"except|include": 1}, "include": {"except|include": -1}},
+    **{"must": {"may|must": -1}, "may": {"may|must": 1}},
+    **{"above": {"above|below": 1}, "below": {"above|below": -1}},
+    **{"over": {"over|under": 1}, "under": {"over|under": -1}},
+}
+"""Poles of function words and particles; *enable* and *turn off* are opposed by the first."""
 TABLES = (_DIGITS, _ENDINGS, MAX_WORDS)
 """The tables by which words are compared."""
 
@@ -103,6 +114,21 @@ def base_of(word: str) -> tuple[str, int]:
     return (base if is_listed or not base.isalpha() else _stem(base)), sign
 
 
+def all_poles(base: str) -> Poles:
+    """Return the poles of a base; function words and particles have some that only the judge reads."""
+    return poles(base) | _poles_of_function_bases().get(base, {})
+
+
+def is_polar(base: str) -> bool:
+    """Tell whether a word is compared for its poles though it may be no content word."""
+    return base in _poles_of_function_bases()
+
+
+@cache
+def _poles_of_function_bases() -> dict[str, Poles]:
+    return {base_of(word)[0]: word_poles for word, word_poles in _POLES_OF_FUNCTION_WORDS.items()}
+
+
 def _stem(word: str) -> str:
     """Take off the ending of an inflected form, and a final e: cities is city, stopping is stop."""
     endings = [ending for ending in _ENDINGS if word.endswith(ending) and len(word) > len(ending) + 2]
@@ -149,6 +175,8 @@ def _read_facts(batch: Batch, forms: FormTable) -> Facts:
 
     token_N = np.arange(len(form_N))
     is_content_N = np.isin(token_N, trees.content_tokens())
+    has_digit_U = np.array([any(map(str.isdigit, word)) for word in trees.types], bool)
+    is_content_N |= has_digit_U[trees.word_N]
     position_N = token_N - np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
     class_N[(position_N == 0) & (class_N == WordClass.NAME)] = WordClass.NONE
     word_T = np.flatnonzero(trees.has_letters_N & (position_N < MAX_WORDS))

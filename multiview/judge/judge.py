@@ -18,8 +18,10 @@ import numpy as np
 from corpora.characters import plain
 from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
+from multiview.judge.certain import MOST, differs_in_one_thing, exchanged_or_limited
 from multiview.judge.long_texts import where_they_differ
 from multiview.judge.thresholds import Threshold, choose_threshold
+from multiview.judge.typed import in_one_form
 from multiview.judge.weights import NUMBERS, Floats, Weights
 from runtime.cli import LOGGER
 from runtime.errors import UserError
@@ -59,7 +61,7 @@ def read_numbers(
         from multiview.pretrained import check_vectors, unit_rows
         from runtime.device import torch_threads
 
-    pairs = [where_they_differ(a, b) for a, b in pairs]
+    pairs = [_as_read(*pair) for pair in pairs]
     places: dict[Text, int] = {}
     place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs], np.int64)
     texts = list(places)
@@ -92,7 +94,9 @@ class Judgement:
         with loading():
             from multiview.judge.reasons import reasons_of
 
-        return reasons_of(self._facts, self._pair)
+        return reasons_of(
+            self._facts, self._pair, exchanged_or_limited(_string_of(self.a), _string_of(self.b))
+        )
 
     @property
     def shown_reasons(self) -> list[str]:
@@ -227,7 +231,9 @@ class Judge:
         pair_facts, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
         has_no_words = (pair_facts.facts.word_count[pair_facts.row_n2] == 0).any(axis=1)
         is_same = [_normalise(a) == _normalise(b) for a, b in pair_list]
-        chance_n = self.weights.probabilities(numbers_nF)
+        is_certain_n = differs_in_one_thing(numbers_nF)
+        is_certain_n |= [bool(exchanged_or_limited(_string_of(a), _string_of(b))) for a, b in pair_list]
+        chance_n = np.minimum(self.weights.probabilities(numbers_nF), np.where(is_certain_n, MOST, 1))
         chance_n[has_no_words] = 0.0
         chance_n[is_same] = 1.0
         numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
@@ -251,9 +257,18 @@ def _read_labelled(
     return pair_list, whole_labels
 
 
+def _as_read(a: Text, b: Text) -> tuple[Text, Text]:
+    """Return two texts in one form, and of long ones the sentences in which they differ; tokens as they are."""
+    return where_they_differ(*(in_one_form(text) if isinstance(text, str) else text for text in (a, b)))
+
+
+def _string_of(text: Text) -> str:
+    return " ".join(text.split() if isinstance(text, str) else text)
+
+
 def _normalise(text: Text) -> str:
     """Take off capitals, print forms, quotation marks, blanks beyond one, and a full stop or ! at the end."""
-    words = plain(" ".join(text.split() if isinstance(text, str) else text)).casefold()
+    words = plain(_string_of(text)).casefold()
     return re.sub(r"(?<!\w)['\"“”„«»]|['\"“”„«»](?!\w)", "", words).rstrip(" .!") or words
 
 

@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from multiview.judge.facts import Flags, Ints, PairFacts, WordClass
+from multiview.judge.facts import Flags, Ints, PairFacts, WordClass, all_poles, is_polar
 from multiview.pretrained import unit_rows
-from multiview.structure.poles import poles
 from multiview.words.table import WordTable
 from parsing.trees.batch import places_of_ranges
-from parsing.trees.role_rules import ROLES
+from parsing.trees.role_rules import ROLE, ROLES
 from runtime.surroundings import cached_property
 
 Floats = NDArray[np.float64]
@@ -75,6 +74,8 @@ class Words(Items):
         self.is_content: Flags = facts.is_content[word_T] & (self.word_class != WordClass.PARTICLE)
         self.is_compared: Flags = self.is_content | (self.word_class == WordClass.PARTICLE)
         self.is_name: Flags = self.is_content & (self.word_class == WordClass.NAME)
+        is_polar_base = np.array([is_polar(base) for base in pairs.forms.bases], bool)
+        self.is_polar: Flags = self.is_content | is_polar_base[self.base_number]
         self.is_preposition = facts.is_preposition[word_T]
 
     def compare(self, other: Self) -> None:
@@ -111,6 +112,9 @@ class Arcs(Items):
         self.slot = (self.pair * len(ROLES) + facts.role[arc_M]) * base_count + base_number[head]
         self.dependent = self.pair * base_count + base_number[dependent]
         self.key = self.slot * base_count + base_number[dependent]
+        self.is_comparison: Flags = facts.role[arc_M] == ROLE.THAN
+        slot_back = (self.pair * len(ROLES) + facts.role[arc_M]) * base_count + base_number[dependent]
+        self.key_back = slot_back * base_count + base_number[head]
         self.sign = facts.arc_sign[arc_M] * sign[head] * sign[dependent]
 
     def compare(self, other: Self) -> None:
@@ -118,6 +122,7 @@ class Arcs(Items):
         super().compare(other)
         is_lone_there = ~_is_in(other.key, self.key)
         self.is_refilled: Flags = (self.match == 0) & _is_in(self.slot, other.slot)
+        self.is_turned_comparison: Flags = self.is_comparison & _is_in(self.key_back, other.key)
         self.is_moved: Flags = (self.match == 0) & _is_in(self.dependent, other.dependent[is_lone_there])
 
 
@@ -157,8 +162,8 @@ def _poles_of_lone_words(
 ) -> tuple[Ints, Ints, Ints]:
     """Return word, key (for pair and pole) and sign of each pole of the lone words, [K]; number new poles."""
     rows = []
-    for word in np.flatnonzero(side.is_lone).tolist():
-        for pole, weight in poles(bases[side.base_number[word]]).items():
+    for word in np.flatnonzero(side.is_polar & (side.match == 0)).tolist():
+        for pole, weight in all_poles(bases[side.base_number[word]]).items():
             rows.append((word, pole_numbers.setdefault(pole, len(pole_numbers)), np.sign(weight)))
     word_K, pole_K, sign_K = np.array(rows, np.int64).reshape(-1, 3).T
     return word_K, pole_K * side.pair_count + side.pair[word_K], sign_K * side.sign[word_K]
@@ -228,7 +233,11 @@ class Comparison:
             opposed, agreeing = (side.count(np.unique(own[0][is_it])) for is_it in (match_K < 0, match_K > 0))
             counts.append((opposed + side.count((side.match < 0) & side.is_compared), agreeing))
         (opposed_a, agreeing_a), (opposed_b, agreeing_b) = counts
-        return np.minimum(opposed_a, opposed_b), np.minimum(agreeing_a, agreeing_b)
+        turned = np.maximum(
+            *(np.bincount(arcs.pair, arcs.is_turned_comparison, arcs.pair_count) for arcs in self.arcs)
+        )  # smaller than the error | larger than the error
+        agreeing = np.minimum(agreeing_a, agreeing_b)
+        return np.minimum(opposed_a, opposed_b) + turned, np.maximum(agreeing - turned, 0)
 
     @cached_property
     def moves(self) -> tuple[Floats, Ints]:

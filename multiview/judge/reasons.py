@@ -1,11 +1,10 @@
 """Who did what to whom in two sentences, and the reasons why they do not say the same."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from multiview.judge.facts import Form, PairFacts, WordClass
-from multiview.structure.poles import agreement, poles
-from parsing.trees.role_rules import ROLES
+from multiview.judge.facts import Form, PairFacts, WordClass, all_poles, is_polar
+from parsing.trees.role_rules import ROLE, ROLES
 
 ORDER = ("opposite", "negation", "roles", "number", "name", "missing", "agreeing")
 """Kinds of reasons, what turns the sense first; the last is of other words that say the same."""
@@ -98,7 +97,11 @@ def _words_of(pairs: PairFacts, row: int) -> dict[int, Form]:
         form = pairs.forms.forms[facts.form[word]]
         sign, is_content = int(facts.sign[word]), bool(facts.is_content[word])
         word_class = int(facts.word_class[word])
-        if is_content or word_class == WordClass.PARTICLE:
+        if (
+            is_content
+            or word_class == WordClass.PARTICLE
+            or is_polar(pairs.forms.forms[facts.form[word]].base)
+        ):
             keeps_case = word_class in (WordClass.NUMBER, WordClass.NAME)
             text = _with_not(form.text if keeps_case else form.text.lower(), sign)
             word_there = Form(text, form.base, form.base_number, form.sign * sign, word_class, is_content)
@@ -108,11 +111,14 @@ def _words_of(pairs: PairFacts, row: int) -> dict[int, Form]:
     return words
 
 
-def reasons_of(pairs: PairFacts, pair: int) -> list[Reason]:
-    """Say why two sentences do not say the same, what turns the sense first; and which other words agree."""
+def reasons_of(pairs: PairFacts, pair: int, others: Iterable[tuple[str, str, str]] = ()) -> list[Reason]:
+    """Say why two sentences do not say the same, what turns the sense first; and which other words agree.
+
+    ``others`` are reasons that are found in the text, each a kind and what either sentence has.
+    """
     words_a, words_b = (_words_of(pairs, row) for row in pairs.row_n2[pair].tolist())
     shared_bases = words_a.keys() & words_b.keys()
-    reasons = []
+    reasons = [Reason(*other) for other in others]
     for base in words_a:
         if base in words_b and words_a[base].sign * words_b[base].sign < 0:
             kind = "opposite" if words_a[base].word_class == WordClass.PARTICLE else "negation"
@@ -125,21 +131,41 @@ def reasons_of(pairs: PairFacts, pair: int) -> list[Reason]:
             reasons.append(Reason("roles", ", ".join(binding.a), ", ".join(binding.b), place))
     lone_a = {base: word for base, word in words_a.items() if base not in words_b}
     lone_b = {base: word for base, word in words_b.items() if base not in words_a}
-    reasons += _reasons_of_lone_words(lone_a, lone_b)
+    reasons += _reasons_of_lone_words(lone_a, lone_b, _is_comparison_turned(pairs, pair))
     return sorted(reasons, key=lambda reason: ORDER.index(reason.kind))
 
 
-def _reasons_of_lone_words(lone_a: dict[int, Form], lone_b: dict[int, Form]) -> Iterator[Reason]:
+def _is_comparison_turned(pairs: PairFacts, pair: int) -> bool:
+    """Tell whether what has more in one sentence has less in the other: older than Ann | younger than Ann."""
+    than_a, than_b = (
+        {
+            (slot[1], word.base_number)
+            for slot, arcs in _arcs_by_slot(pairs, row).items()
+            for _, word in arcs
+            if slot[0] == ROLE.THAN
+        }
+        for row in pairs.row_n2[pair].tolist()
+    )
+    return any((less, more) in than_b for more, less in than_a)
+
+
+def _reasons_of_lone_words(
+    lone_a: dict[int, Form], lone_b: dict[int, Form], is_turned: bool
+) -> Iterator[Reason]:
     """Pair the words that one sentence has alone: opposites, synonyms by a pole, numbers, names; the rest."""
     for base, word in list(lone_a.items()):
-        pairs = ((pole, other) for pole in poles(word.base) for other in lone_b.values())
-        partners = [other for pole, other in pairs if pole in poles(other.base)]
+        own = all_poles(word.base)
+        partners = [other for other in lone_b.values() if own.keys() & all_poles(other.base).keys()]
         if not partners:
             continue
         partner = partners[0]
-        sign = agreement(word.base, partner.base) * word.sign * partner.sign
+        others = all_poles(partner.base)
+        nearness = sum(weight * others.get(pole, 0.0) for pole, weight in own.items())
+        sign = nearness * word.sign * partner.sign
         if sign:
-            yield Reason("opposite" if sign < 0 else "agreeing", word.text, partner.text)
+            kind = "opposite" if sign < 0 or is_turned else "agreeing"
+            texts = (each.text.removeprefix("not ") if is_turned else each.text for each in (word, partner))
+            yield Reason(kind, *texts)
             del lone_a[base], lone_b[partner.base_number]
     for word_class, kind in ((WordClass.NUMBER, "number"), (WordClass.NAME, "name")):
         of_class_a = [word for word in lone_a.values() if word.word_class == word_class]

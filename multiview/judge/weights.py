@@ -238,7 +238,11 @@ def area_under_curve(score_n: Floats, is_same_n: NDArray[np.bool_]) -> float:
 
 
 def digest_of_tables() -> str:
-    """Return the digest of everything but code that decides a pair's numbers."""
+    """Return the digest of everything but code that decides a pair's numbers.
+
+    The forms of :mod:`multiview.judge.typed` are left out: few of the texts that judges were fitted on have
+    any.
+    """
     from multiview.judge import facts  # here, as they import torch
     from multiview.structure import negation, poles
     from parsing.trees.role_rules import TABLES

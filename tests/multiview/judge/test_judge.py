@@ -46,6 +46,13 @@ def judge() -> Judge:
         (("Turn on the light.", "Turn off the light."), "opposite: on | off"),
         (("Switch the camera on.", "Switch the camera off."), "opposite: on | off"),
         (("Turn up the volume.", "Turn down the volume."), "opposite: up | down"),
+        (("How do I enable 2FA?", "How do I turn off 2FA?"), "opposite: enable | off"),
+        (("Turn up the volume.", "Decrease the volume."), "opposite: up | decrease"),
+        (("Eat before the walk.", "Eat after the walk."), "opposite: before | after"),
+        (("Call me if it rains.", "Call me unless it rains."), "opposite: if | unless"),
+        (("The bag weighs 5 kg.", "The bag weighs 5 g."), "number: 5000 | 5"),
+        (("Where is SKU-99182-B?", "Where is SKU-99128-B?"), "number: SKU-99182 | SKU-99128"),
+        (("I don t like it.", "I like it."), "negation: not like | like"),
         (("The cat sat.", "The dog sat."), "missing: cat | dog"),
         (("I like tea.", "I like coffee."), "missing: tea | coffee"),
     ],
@@ -132,6 +139,19 @@ def test_a_pair_is_the_same_alone_in_a_batch_and_the_other_way(judge: Judge) -> 
     assert tokens.probability == pytest.approx(probabilities[0], abs=1e-5)
 
 
+def test_a_comparison_the_other_way_is_an_opposite(judge: Judge) -> None:
+    smaller, same, larger = (
+        judge("The effect is smaller than the error.", other)
+        for other in (
+            "The effect is smaller than the mistake.",
+            "The error is larger than the effect.",
+            "The effect is larger than the error.",
+        )
+    )
+    assert [judgement.numbers["opposites"] for judgement in (smaller, same, larger)] == [0, 0, 1]
+    assert same.probability > 0.5 > larger.probability and not larger.numbers["agreeing"]
+
+
 def test_numbers_of_a_pair(judge: Judge) -> None:
     pairs = [("The red hat fell.", "The blue hat fell."), SWAPPED, ("Anna met two men.", "Anna met men.")]
     _, rows = read_numbers(pairs, judge.source)
@@ -173,12 +193,12 @@ def test_a_fit_keeps_what_its_pairs_do_not_speak_of_and_tells_what_broke(judge: 
     assert about["broken checks"] == [] == caplog.messages
     assert about["start"] == judge.weights.about and about["pairs"] == len(pairs)
     opposites = [
-        ("Switch the camera on.", "Switch the camera off."),
-        ("The film is good.", "The film is bad."),
+        ("Switch the camera on.", "Switch the new camera off."),
+        ("The film is good.", "The old film is bad."),
     ]
     wrong = Judge.fit([*opposites, *pairs], [1, 1, *[0] * len(pairs)], source=judge.source, pull=1e-3)
     broken = wrong.weights.about["broken checks"]
-    assert "opposite: Turn on the heating. | Turn off the heating." in broken
+    assert "passive: My sister wrote this song. | This song was written by my sister." in broken
     assert set(broken) <= set(wrong.broken_checks()) and not set(broken) & set(judge.broken_checks())
     assert [check in " ".join(caplog.messages) for check in broken] == [True] * len(broken)
     judgement = wrong(*opposites[0])
@@ -389,7 +409,7 @@ PINNED = {
     SAME: 0.9990,
     SWAPPED: 0.0340,
     ("How do I enable 2FA?", "How do I disable 2FA?"): 0.0103,
-    ("How do I enable 2FA?", "How do I turn on 2FA?"): 0.8158,
+    ("How do I enable 2FA?", "How do I turn on 2FA?"): 0.9384,
     ("The parcel has arrived.", "The parcel has not arrived."): 0.0039,
     ("He bought two hats in Rome.", "He bought three hats in Rome."): 0.2153,
     ("She flew from Rome to Paris.", "She flew from Paris to Rome."): 0.0534,

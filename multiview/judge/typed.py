@@ -1,0 +1,129 @@
+"""Writes what people type in several ways in one: amounts, times, dates, versions and contractions.
+
+The judge reads texts so written, so that 7 pm is 19:00, and 5 kg and 5 g differ by their number alone.
+"""
+
+import html
+import re
+from collections.abc import Callable, Mapping
+
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_DAYS = {"Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday"}
+_DAYS |= {"Thurs": "Thursday", "Fri": "Friday"}
+_CURRENCIES = {"$": "dollars", "£": "pounds", "€": "euros", "¥": "yen"}
+_SCALES = {"k": 1e3, "K": 1e3, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_UNITS: Mapping[str, Mapping[str, float]] = {
+    "grams": {"g": 1, "gram": 1, "mg": 1e-3, "kg": 1e3, "kilo": 1e3, "kilogram": 1e3, "milligram": 1e-3},
+    "meters": {"m": 1, "meter": 1, "metre": 1, "mm": 1e-3, "cm": 1e-2, "km": 1e3, "kilometer": 1e3,
+               "kilometre": 1e3, "centimeter": 1e-2, "millimeter": 1e-3, "mile": 1609.344},
+    "liters": {"l": 1, "L": 1, "liter": 1, "litre": 1, "ml": 1e-3, "cl": 1e-2, "milliliter": 1e-3},
+    "seconds": {"s": 1, "sec": 1, "second": 1, "ms": 1e-3, "min": 60, "minute": 60, "h": 3600, "hr": 3600,
+                "hour": 3600, "millisecond": 1e-3},
+    "days": {"day": 1, "week": 7},
+    "bytes": {"KB": 1e3, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12},
+    "electronvolts": {"eV": 1, "keV": 1e3, "MeV": 1e6, "GeV": 1e9},
+    "percent": {"%": 1, "percent": 1, "per cent": 1},
+}  # fmt: skip
+_UNIT_OF = {
+    form: (base, factor)
+    for base, units in _UNITS.items()
+    for unit, factor in units.items()
+    for form in (unit, f"{unit}s" if len(unit) > 2 else unit)
+}
+_NUMBER = r"(?<![\w.,:/-])(\d+(?:\.\d+)?)"
+_LONG_UNITS = "|".join(re.escape(unit) for unit in sorted(_UNIT_OF, key=len, reverse=True) if len(unit) > 1)
+_LETTERS = "|".join(unit for unit in _UNIT_OF if len(unit) == 1 and unit.isalpha())
+_NEGATED = "do|does|did|is|are|was|were|has|have|had|would|could|should|must|ca|wo"
+_MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in _MONTHS) + "|Sept"
+_ORDINAL = r"(\d{1,2})(?:st|nd|rd|th)\b"
+
+
+def _plain_number(number: float) -> str:
+    return f"{number:.12g}"
+
+
+def _amount(match: re.Match[str]) -> str:
+    base, factor = _UNIT_OF[match[2]]
+    return f"{_plain_number(float(match[1]) * factor)} {base}"
+
+
+def _scaled(match: re.Match[str]) -> str:
+    return _plain_number(float(match[1]) * _SCALES[match[2]])
+
+
+def _clock(match: re.Match[str]) -> str:
+    hour, minute = int(match[1]), int(match[2] or 0)
+    if not 1 <= hour <= 12 or minute > 59:
+        return match[0]
+    return f"{hour % 12 + 12 * (match[3] in 'pP'):02}:{minute:02}"
+
+
+def _month(match: re.Match[str]) -> str:
+    return next(month for month in _MONTHS if month[:3] == match[0][:3])
+
+
+def _iso_date(match: re.Match[str]) -> str:
+    month = int(match[2])
+    return f"{int(match[3])} {_MONTHS[month - 1]} {match[1]}" if 1 <= month <= 12 else match[0]
+
+
+def _clock_of_day(match: re.Match[str]) -> str:
+    hour = int(match[1])
+    return f"{hour + 12 * ('morning' not in match[0] and hour < 12):02}:00" if hour <= 12 else match[0]
+
+
+def _money(match: re.Match[str]) -> str:
+    factor = _SCALES[match[3].strip()] if match[3] else 1
+    return f"{_plain_number(float(match[2]) * factor)} {_CURRENCIES[match[1]]}"
+
+
+Replacement = str | Callable[[re.Match[str]], str]
+_FORMS: tuple[tuple[str, Replacement], ...] = (
+    (rf"\b({_NEGATED})n(?: ?['’]? ?)t\b(?!')", r"\1n't"),
+    (rf"\b({_NEGATED.title()})n(?: ?['’]? ?)t\b(?!')", r"\1n't"),
+    (r"\b[Ii]m\b", "I'm"),
+    (r"(?<![\w.,])(\d{1,3}),(\d{3})(?:,(\d{3}))?(?![\w,])", lambda found: "".join(found.groups(""))),
+    (r"\b(\d{4})-(\d\d)-(\d\d)\b", _iso_date),
+    (rf"\b{_ORDINAL}(?= (?:of )?(?:{_MONTH})\b)", r"\1"),
+    (rf"\b((?:{_MONTH})\.?) {_ORDINAL}", r"\1 \2"),
+    (rf"\b({_MONTH})\b\.?(?= \d)|(?<=\d )({_MONTH})\b", _month),
+    (rf"\b({'|'.join(_DAYS)})\b(?:\.(?= [a-z\d]))?", lambda found: _DAYS[found[1]]),
+    (r"\b(\d{1,2})(?::(\d\d))? ?([AaPp])\.?[Mm]\b(?:\.(?= ?[a-z,;)]))?", _clock),
+    (r"\b(\d{1,2})()(?: o'clock)? in the (?:(?=m)(?:morning)|(?=[ae])(?:afternoon|evening))\b",
+     _clock_of_day),
+    (r"\b(\d):(\d\d)\b", r"0\1:\2"),
+    (r"\bnoon\b", "12:00"),
+    (r"\bmidnight\b", "00:00"),
+    (r"\bv(\d+(?:\.\d+)*)\b", r"version \1"),
+    (r"([$£€¥]) ?(\d+(?:\.\d+)?)( ?[kK]\b| thousand\b| million\b| billion\b)?",
+     _money),
+    (rf"{_NUMBER} ?([kK]|thousand|million|billion|trillion)\b", _scaled),
+    (rf"{_NUMBER}[ -]?({_LONG_UNITS})\b", _amount),
+    (rf"{_NUMBER} ?(%)", _amount),
+    (rf"{_NUMBER} ({_LETTERS})\b(?!['’.]\w)", _amount),
+)  # fmt: skip
+TABLES = ([pattern for pattern, _ in _FORMS], _UNITS, _SCALES, _DAYS, _CURRENCIES)
+"""The tables by which texts are written in one form."""
+_PATTERNS = [(re.compile(pattern), replacement) for pattern, replacement in _FORMS]
+
+
+def in_one_form(text: str) -> str:
+    """Write a text's amounts, times, dates, versions and contractions in one form: 19:00 for 7 pm."""
+    if "&" in text:
+        text = html.unescape(text)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text

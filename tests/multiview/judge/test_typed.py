@@ -1,0 +1,82 @@
+"""What people type in several ways is written in one, and kinds of pairs are judged by it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.inputs import read_table
+from multiview.judge import Judge
+from multiview.judge.certain import MOST
+from multiview.judge.judge import JUDGE_FOLDER, read_numbers
+from multiview.judge.typed import in_one_form
+from multiview.judge.weights import Weights
+
+KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
+
+
+@pytest.mark.parametrize(
+    ("typed", "form"),
+    [
+        ("The fine is £1,000.", "The fine is 1000 pounds."),
+        ("It has 1,234,567 rows.", "It has 1234567 rows."),
+        ("$5 million, $40k, 3 million", "5000000 dollars, 40000 dollars, 3000000"),
+        (
+            "5kg, 5 g, 20%, 2.5 %, 1.022 MeV",
+            "5000 grams, 5 grams, 20 percent, 2.5 percent, 1022000 electronvolts",
+        ),
+        ("Wait 90 minutes.", "Wait 5400 seconds."),
+        ("Come at 7 p.m. Or at 7:05 AM.", "Come at 19:00. Or at 07:05."),
+        ("12 am, 12 pm, noon, 9:00, 13 pm", "00:00, 12:00, 12:00, 09:00, 13 pm"),
+        ("On Mon. at 7 o'clock in the evening.", "On Monday at 19:00."),
+        ("2024-03-12, Mar 12th, 3rd of April", "12 March 2024, March 12, 3 of April"),
+        ("Use v2.0, not version 2.1.", "Use version 2.0, not version 2.1."),
+        ("I don t, dont, don&#39;t, don’t", "I don't, don't, don't, don't"),
+        ("Cant it? It wont.", "Can't it? It won't."),
+        ("In the 1980s 3.11.2 ran 10 k8s pods on 10.0.0.1 at 2:1 m.", None),
+        ("A cannon, a font, a want, in May he may march.", None),
+    ],
+)
+def test_forms(typed: str, form: str | None) -> None:
+    assert in_one_form(typed) == (typed if form is None else form)
+    assert in_one_form(in_one_form(typed)) == in_one_form(typed)
+
+
+def test_kinds_of_pairs() -> None:
+    """The rules were written by who had these pairs before them; 141 were right before there were any."""
+    rows = [row.cells for row in read_table(KINDS, ("label", "sentence1", "sentence2"))]
+    judgements = Judge.load().pairs([row[1:] for row in rows])
+    right = [(one.probability > 0.5) == (row[0] == "1") for one, row in zip(judgements, rows, strict=True)]
+    assert len(right) == 192 and sum(right) >= 178
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        ("The shop closes at 7 pm.", "The shop closes at 21:00.", "number: 19:00 | 21:00"),
+        ("Does iOS 16 have this feature?", "Does iOS 17 have this feature?", "number: 16 | 17"),
+        ("He is older than Ann.", "He is younger than Ann.", "opposite: older | younger"),
+        ("Move money from savings to checking.", "Move money from checking to savings.", "roles: "),
+        ("Pay it if the manager agrees.", "Pay it only if the manager agrees.", "missing: - | only"),
+    ],
+)
+def test_a_single_thing_that_differs_settles_a_pair(a: str, b: str, reason: str) -> None:
+    sure = Weights.load(JUDGE_FOLDER / "pairs.json")
+    sure = replace(sure, weight=[50.0, *np.zeros(len(sure.weight) - 1)])  # one that takes all for the same
+    for pair in ((a, b), (b, a)):
+        judgement = Judge(sure)(*pair)
+        assert judgement.probability == pytest.approx(MOST) and Judge.load()(*pair).probability < 0.5
+    assert str(Judge(sure)(a, b).reasons[0]).startswith(reason)
+
+
+def test_what_else_differs_is_left_to_the_weights() -> None:
+    own = Judge.load()
+    for a, b in (
+        ("Only pay it if the manager agrees.", "Pay it only if the manager agrees."),
+        ("It went from Rome to Paris.", "It went to Paris from Rome."),
+        ("Tom has 2 hats.", "Ann has 3 red coats."),
+        ("It is not good.", "It is bad."),
+    ):
+        expected = own.weights.probabilities(read_numbers([(a, b)], own.source)[1])[0]
+        assert own(a, b).probability == pytest.approx(expected)
