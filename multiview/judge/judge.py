@@ -258,7 +258,7 @@ def _read_labelled(
 
 
 def _as_read(a: Text, b: Text) -> tuple[Text, Text]:
-    """Return two texts in one form, and of long ones the sentences in which they differ; tokens as they are."""
+    """Return two texts in one form, tokens as they are; of long ones the sentences in which they differ."""
     return where_they_differ(*(in_one_form(text) if isinstance(text, str) else text for text in (a, b)))
 
 
