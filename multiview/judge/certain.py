@@ -32,11 +32,11 @@ def differs_in_one_thing(numbers_nF: Floats) -> NDArray[np.bool_]:
 
 def exchanged_or_limited(a: str, b: str) -> Sequence[tuple[str, str, str]]:
     """Return kind and words of what two sentences differ in: from and to exchanged, or *only* on one side."""
-    differences = []
+    differences: list[tuple[str, str, str]] = []
     way_a, way_b = _FROM_TO.search(a), _FROM_TO.search(b)
     if way_a and way_b and way_a[1].lower() == way_b[2].lower() != way_a[2].lower() == way_b[1].lower():
         differences.append(("roles", f"{way_a[1]} to {way_a[2]}", f"{way_b[1]} to {way_b[2]}"))
     bare_a, bare_b = (_ONLY.sub("", text).strip(" .!?").casefold() for text in (a, b))
     if bare_a == bare_b and bool(_ONLY.search(a)) != bool(_ONLY.search(b)):
-        differences.append(("missing", *("only" if _ONLY.search(text) else "" for text in (a, b))))
+        differences.append(("missing", "only" if _ONLY.search(a) else "", "only" if _ONLY.search(b) else ""))
     return differences
