@@ -128,7 +128,12 @@ class NamedEncoder:
 
     def key(self, output: Output = "encode") -> str:
         """Return a hex digest of everything that decides the vectors."""
-        return json_digest([self.content, self.readout_of(output), FEATURE_LENGTH], 16)
+        parts = [self.content, self.readout_of(output), FEATURE_LENGTH]
+        if self.places.products == "int8":
+            parts.append("int8")
+        if self.places.parsers:
+            parts.append(dict(self.places.parsers))
+        return json_digest(parts, 16)
 
     def label_of(self, output: Output) -> str:
         """Return which of a model's vectors these are (``meaning, structure 0.15``), where it has several."""

@@ -10,7 +10,7 @@ import torch
 from multiview.encoders.meaning import FEATURE_LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
-from multiview.names.named import named
+from multiview.names.named import Places, named
 from runtime.errors import UserError
 from senteval_runner.run import cli as run
 from senteval_runner.vectors import open_model
@@ -83,6 +83,9 @@ def test_keys_are_of_the_content(workplace: Path, builtin: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:  # other rules of characters, other vectors
         patch.setattr("multiview.names.named.VERSION", 0)
         assert key != named("builtin").key()
+    others = (Places(products="int8"), Places(parsers={"dep": "other"}))
+    assert named("builtin", places=Places(products="float32")).key() == named("builtin").key()
+    assert len({named("builtin", places=places).key() for places in (Places(), *others)}) == 3
     assert named("builtin?views=0-seq").key() != named("builtin?views=1-seq").key()
     plus = workplace / "a+b.txt"
     plus.write_text((workplace / "words.txt").read_text())
