@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.sentences import describe_value
-from runtime.errors import MissingExtraError, UserError, out_of_memory, out_of_space
+from runtime.errors import UserError, extra, out_of_memory, out_of_space
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -175,12 +175,10 @@ def _name_at_hub(name: str) -> str:
 
 def silence_libraries() -> None:
     """Switch off the progress bars of sentence-transformers and its libraries, which must be installed."""
-    try:
+    with extra("burt", "sentence-transformers"):
         import sentence_transformers  # noqa: F401
         from huggingface_hub.utils.tqdm import disable_progress_bars
         from transformers.utils import logging
-    except ImportError:
-        raise MissingExtraError("sentence-transformers", "burt") from None
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     disable_progress_bars()

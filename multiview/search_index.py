@@ -14,14 +14,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.errors import MissingExtraError
+from runtime.errors import extra
 from runtime.files import atomic_path
 from runtime.folders import make_once
 
-try:
+with extra("index"):
     import faiss
-except ImportError:
-    raise MissingExtraError("faiss", "index") from None
 
 LARGEST_DIM = 256
 """Numbers that are kept of a vector: its largest principal components."""

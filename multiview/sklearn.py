@@ -7,14 +7,17 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.folder.reading import TextSource, Tokens
 from multiview.model import MultiViewEncoder
 from multiview.structure.joining import check_share, put_beside
+from runtime.errors import extra
+
+with extra("sklearn", "scikit-learn"):
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+    from sklearn.utils.validation import check_is_fitted
 
 
 class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -28,7 +28,7 @@ from corpora.ranking.queries import QuerySet, read_queries, report
 from multiview.config import LAPTOP, TrainConfig, find_trees, preset
 from parsing.costs import PAPER_SENTENCES, SAMPLE, paper_cost
 from runtime.cli import LOGGER, Command, Estimate, log_to
-from runtime.errors import MissingExtraError, UserError, collect_refusals
+from runtime.errors import MissingExtraError, UserError, collect_refusals, extra
 from runtime.files import atomic_path, lock_folder, read_json, write_json
 from runtime.progress import progress
 from runtime.surroundings import available_cores, peak_memory
@@ -261,10 +261,8 @@ def calibrate(trainer: Trainer) -> tuple[float, int]:
 
 def plot_curves(folder: Path) -> None:
     """Draw ``curves.png`` (needs matplotlib): the loss, and retrieval per pair of views and of the model."""
-    try:
+    with extra("report"):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "report") from None
 
     from runtime.training_loop import read_log
 

@@ -25,6 +25,7 @@ from spacy.util import minibatch
 
 from corpora.characters import plain
 from corpora.treebanks import universal_tags
+from runtime.errors import extra
 
 if TYPE_CHECKING:
     from benepar.integrations.spacy_extensions import ConstituentData
@@ -64,8 +65,10 @@ class ParserComponent:
     """Fills heads, relations, tags, sentences and constituents of a :class:`spacy.tokens.Doc`."""
 
     def __init__(self, parser: TextParser) -> None:
-        from benepar.integrations import spacy_extensions  # registers the extensions
         from spacy.pipeline import Sentencizer
+
+        with extra("parsers"):
+            from benepar.integrations import spacy_extensions  # registers the extensions
 
         def write_leaf(leaf: re.Match[str]) -> str:
             space, tag, word = leaf.groups()

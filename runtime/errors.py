@@ -3,7 +3,8 @@
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral
 
 MAX_LENGTH = 1500
@@ -34,10 +35,21 @@ class UserError(Exception):
 
 
 class MissingExtraError(UserError):
-    """The package of an optional dependency is not installed; ``extra`` of this project brings it."""
+    """The package of an optional dependency is not installed; the message names the extra that brings it."""
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'multiview-embeddings[{extra}]'")
+
+@contextmanager
+def extra(name: str, package: str = "") -> Iterator[None]:
+    """Import, in a ``with`` block, from a package that this extra brings; a MissingExtraError without it.
+
+    ``package`` is what it is called where that is not the name of its module.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = package or (error.name or "").partition(".")[0]
+        advice = f"pip install 'multiview-embeddings[{name}]'"
+        raise MissingExtraError(f"{package} is not installed: {advice}") from None
 
 
 def check_count(value: object, subject: str) -> int:

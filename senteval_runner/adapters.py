@@ -12,7 +12,7 @@ from typing import Any
 from corpora.sentences import describe_value, read_sentences
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import Encoder, as_encoder
-from runtime.errors import MissingExtraError, UserError
+from runtime.errors import UserError, extra
 from senteval_runner.protocol.features import Float
 
 
@@ -31,10 +31,8 @@ class MtebEncoder:
     @property
     def mteb_model_meta(self) -> Any:
         """MTEB's record of the model, with name and revision only."""
-        try:
+        with extra("bench"):
             from mteb.models.model_meta import ModelMeta
-        except ImportError:
-            raise MissingExtraError("mteb", "bench") from None
         return ModelMeta.create_empty({"name": self.name, "revision": self.revision})
 
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import f1_score
 
 from corpora.ranking.queries import QuerySet, measures, report
 from corpora.senteval.files import Split, TaskData, read_task
@@ -35,6 +34,7 @@ from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_p
 from senteval_runner.protocol.correlation import cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.cosine_tasks import SCORERS, neighbour_result
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks
+from senteval_runner.protocol.statistics import SCORES
 from senteval_runner.vectors import EvaluationTrees
 
 
@@ -260,7 +260,7 @@ def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, s
         outcome = split(x, y, *train_dev_test, classes, protocol, seed, nominal=is_snli)
     metrics = {"devacc": outcome.devacc, "acc": outcome.acc}
     if rows[test].v is not None and classes == 2:
-        metrics["f1"] = float(round(100 * f1_score(rows[test].y, outcome.predictions), 2))
+        metrics["f1"] = float(round(float(SCORES["f1"](rows[test].y, outcome.predictions)), 2))
     return {
         "metrics": metrics,
         "regularisers": list(outcome.regularisers),

@@ -60,6 +60,16 @@ def test_a_folder_of_a_packages_name_does_not_hide_an_editable_install(source: P
     assert process.stdout.split() == [str(source / package / "__init__.py") for package in PIPELINE]
 
 
+def test_a_package_of_one_of_the_names_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    """As where another distribution has it, or the folder where one works."""
+    other = tmp_path / "parsing"
+    other.mkdir()
+    (other / "__init__.py").touch()
+    process = run_python("-c", "import multiview", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    sentence = f"ImportError: {other} is another package of the name parsing and hides this project"
+    assert process.stderr.splitlines()[-1].startswith(sentence)
+
+
 @pytest.fixture(scope="module")
 def files(wheel: Path) -> dict[str, bytes]:
     """What the wheel holds."""

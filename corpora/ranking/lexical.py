@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.characters import plain
-from runtime.errors import MissingExtraError
+from runtime.errors import extra
 
 Scores = NDArray[np.floating]
 _CHINESE = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -23,10 +23,8 @@ class Bm25:
     """Ranks by Okapi BM25, Lucene's variant: idf = log(1 + (N − n + 0.5) / (n + 0.5)), k1 = 1.5, b = 0.75."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        try:
+        with extra("retrieval"):
             import bm25s
-        except ImportError:
-            raise MissingExtraError("bm25s", "retrieval") from None
         self._tokenize = partial(bm25s.tokenize, show_progress=False, stopwords=None, token_pattern=WORD)
         self.size = len(texts)
         self.retriever = bm25s.BM25(k1=1.5, b=0.75)
@@ -50,7 +48,8 @@ class Tfidf:
     """Ranks by the cosine of TF-IDF vectors, whose weights are fitted on the texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        from sklearn.feature_extraction.text import TfidfVectorizer
+        with extra("sklearn", "scikit-learn"):
+            from sklearn.feature_extraction.text import TfidfVectorizer
 
         self.vectorizer = TfidfVectorizer(preprocessor=lambda text: plain(text).lower(), token_pattern=WORD)
         self.size = len(texts)

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from corpora.inputs import TableRow, bad_row, read_table
 from corpora.senteval.tasks import TASKS
-from runtime.errors import MissingExtraError
+from runtime.errors import extra
 
 FOLDER = Path(__file__).parent
 FILLINGS = 20
@@ -185,9 +185,7 @@ def _words(text: str) -> list[str]:
 
 def _stems(text: str) -> list[str]:
     """Return the sorted stems of the content words of a sentence."""
-    try:
+    with extra("vectors"):
         from gensim.parsing.porter import PorterStemmer
-    except ImportError:
-        raise MissingExtraError("gensim", "vectors") from None
     stemmer = PorterStemmer()
     return sorted(stemmer.stem(word) for word in _words(text) if word not in _FUNCTION_WORDS)

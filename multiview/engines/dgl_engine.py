@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiview.engines.plan import NORM_FLOOR, ConstWeights, DepWeights, TreePlan
-from runtime.errors import MissingExtraError
+from runtime.errors import extra
 
 
 def load_dgl() -> Any:
@@ -33,10 +33,8 @@ def load_dgl() -> Any:
     extern.packaging = packaging  # type: ignore[attr-defined]
     sys.modules.setdefault("setuptools.extern", extern)
     sys.modules.setdefault("setuptools.extern.packaging", packaging)
-    try:
+    with extra("dgl"):
         import dgl
-    except ImportError as error:
-        raise MissingExtraError("dgl", "dgl") from error
     return dgl
 
 

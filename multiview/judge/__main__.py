@@ -26,7 +26,7 @@ from multiview.judge.judge import Judge
 from multiview.judge.thresholds import curve, upper_bound
 from multiview.judge.weights import area_under_curve
 from runtime.cli import Command, configuration
-from runtime.errors import MissingExtraError, UserError, printable
+from runtime.errors import UserError, extra, printable
 from runtime.files import atomic_path, output_file
 
 COLUMNS = ("sentence1", "sentence2")
@@ -88,10 +88,8 @@ def agreement(probabilities: Sequence[float], labels: Sequence[int]) -> str:
 
 def show_curve(probabilities: Sequence[float], labels: Sequence[int], picture: Path) -> None:
     """Print precision and threshold for hit rates of 10 to 100 %, and draw the whole curve."""
-    try:
+    with extra("report"):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "report") from None
 
     is_same_n = np.array(labels) > 0
     threshold_T, accepted_T, false_T = curve(np.array(probabilities), is_same_n)

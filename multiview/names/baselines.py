@@ -37,7 +37,7 @@ from multiview.words.vectors import load_word_vectors
 from parsing.trees.cache import TreeCache
 from runtime.cli import config_from_json
 from runtime.device import pick_device
-from runtime.errors import UserError
+from runtime.errors import UserError, extra
 
 WORD_DIM, BATCH = 128, 128
 """Size of the LSTM's random words, and sentences that it encodes at a time."""
@@ -108,7 +108,8 @@ class Bag:
         self.probability: dict[str, float] = {}
         self.direction_1E: Float | None = None
         if corpus is not None:
-            from sklearn.decomposition import TruncatedSVD
+            with extra("sklearn", "scikit-learn"):
+                from sklearn.decomposition import TruncatedSVD
 
             trees = TreeCache.open(corpus)
             counts: Counter[str] = Counter()

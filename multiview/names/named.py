@@ -49,7 +49,7 @@ from multiview.words.vectors import load_word_vectors
 from parsing.names import stay
 from parsing.trees.cache import TreeCache
 from runtime.device import ProductKind, pick_device, products_in
-from runtime.errors import MissingExtraError, UserError
+from runtime.errors import UserError, extra
 from runtime.files import json_digest, read_json, sha256_file
 from runtime.folders import current_folder
 from runtime.surroundings import cached_property
@@ -383,10 +383,8 @@ def _on_disk(name: Name, path: Path) -> NamedEncoder:
 
 def _of_library(name: Name, folder_hash: str | None = None) -> NamedEncoder:
     """Return the sentence-transformers model of a folder, whose content has this hash, or of a name."""
-    try:
+    with extra("burt", "sentence-transformers"):
         content = folder_hash or [name.base, version("sentence-transformers")]
-    except ModuleNotFoundError:
-        raise MissingExtraError("sentence-transformers", "burt") from None
 
     def load(device: str | None) -> Function:
         model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))

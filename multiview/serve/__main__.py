@@ -16,7 +16,7 @@ from corpora.inputs import is_stream
 from multiview.encode import SentenceInput
 from multiview.serve.config import ServeConfig
 from runtime.cli import Command
-from runtime.errors import MissingExtraError, UserError
+from runtime.errors import UserError, extra
 
 
 def main(config: ServeConfig) -> None:
@@ -31,12 +31,10 @@ def main(config: ServeConfig) -> None:
                 f"--index {config.index}: a stream, but every worker reads it; write it to a file"
             )
         SentenceInput(config.index)
-    try:
+    with extra("serve"):
         import uvicorn
 
         from multiview.serve.app import Service
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(error.name), "serve") from None
     formatter: dict[str, object] = {"format": "%(asctime)s %(levelname)s %(message)s"}
     if config.log == "json":
         formatter = {"()": "multiview.serve.app.JsonLines"}

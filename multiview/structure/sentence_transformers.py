@@ -12,15 +12,13 @@ from multiview.folder.reading import TextSource
 from multiview.pretrained import report_in_one_line
 from multiview.structure.joining import check_share, check_structure_size, put_beside
 from runtime.cli import Share, config_from_json, config_to_json, configuration
-from runtime.errors import MissingExtraError, UserError
+from runtime.errors import UserError, extra
 from runtime.files import lock_folder, read_json, write_json
 from runtime.folders import current_folder, model_card, replace_folder
 
-try:
+with extra("burt", "sentence-transformers"):
     from sentence_transformers import SentenceTransformer as SentenceTransformer
     from sentence_transformers.base.modules import InputModule
-except ImportError:
-    raise MissingExtraError("sentence-transformers", "burt") from None
 
 
 CARD = "---\nlibrary_name: sentence-transformers\n---\n" + model_card(

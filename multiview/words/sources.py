@@ -38,7 +38,7 @@ from multiview.words.vectors import (
 )
 from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
-from runtime.errors import MissingExtraError, UserError
+from runtime.errors import UserError, extra
 from runtime.files import json_digest
 from runtime.progress import Bar, progress
 
@@ -147,10 +147,8 @@ class WordSource:
             if not words:
                 reason = f"no word of {self.trees.folder} occurs twice"
                 raise UserError(f"--vectors {TRAIN}: {reason}; give --table.buckets 0")
-            try:
+            with extra("vectors"):
                 from gensim.models import Word2Vec
-            except ImportError:
-                raise MissingExtraError("gensim", "vectors") from None
             counts = dict(zip(words, counts_W.tolist(), strict=True))
             model = Word2Vec(sg=1, vector_size=dim, min_count=1, seed=self.seed, workers=1, **SKIP_GRAM)
             model.build_vocab_from_freq(counts, corpus_count=len(self.trees))

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from corpora.characters import plain
 from corpora.inputs import is_encodable, readable, stem
-from runtime.errors import MissingExtraError, UserError
+from runtime.errors import UserError, extra
 from runtime.files import atomic_path, read_array, write_text
 from runtime.folders import make_once
 from runtime.progress import progress
@@ -155,10 +155,8 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
 
 
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
-    try:
+    with extra("vectors"):
         from gensim.models import KeyedVectors
-    except ImportError:
-        raise MissingExtraError("gensim", "vectors") from None
     try:
         vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, limit=DEFAULT_WORDS)
     except (OSError, ValueError, EOFError, MemoryError) as error:

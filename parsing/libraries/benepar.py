@@ -14,19 +14,21 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import transformers
-from benepar.integrations.downloader import BENEPAR_SERVER_INDEX, locate_model
-from benepar.integrations.nltk_plugin import InputSentence, guess_language
-from benepar.parse_chart import ChartParser
-from benepar.ptb_unescape import guess_space_after
-from transformers import dynamic_module_utils
 
 from corpora.characters import plain
 from corpora.sentences import read_sentences
 from parsing.networks.parser import DeviceParser, Stages
 from parsing.trees.batch import ConstituencyParse
-from runtime.errors import UserError
+from runtime.errors import UserError, extra
 from runtime.files import check_regular, sha256_file
+
+with extra("parsers"):
+    import transformers
+    from benepar.integrations.downloader import BENEPAR_SERVER_INDEX, locate_model
+    from benepar.integrations.nltk_plugin import InputSentence, guess_language
+    from benepar.parse_chart import ChartParser
+    from benepar.ptb_unescape import guess_space_after
+    from transformers import dynamic_module_utils
 
 VERSION = "0.2.0"
 UNREADABLE_WORD = "-"

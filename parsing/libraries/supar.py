@@ -12,17 +12,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import supar
 import torch
-from supar import BiaffineDependencyParser
-from supar.utils.fn import download
 from torch import Tensor
 
 from parsing.networks.config import EncoderSizes, ScorerSizes
 from parsing.networks.dependency import DependencyModel
 from parsing.networks.features import END, SPECIALS, ParserVocabulary
-from runtime.errors import UserError
+from runtime.errors import UserError, extra
 from runtime.files import check_regular
+
+with extra("parsers"):
+    import supar
+    from supar import BiaffineDependencyParser
+    from supar.utils.fn import download
 
 MLPS = {
     "arc_dependent": "arc_mlp_d",

@@ -8,14 +8,12 @@ from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self
 
 from parsing.pipeline.driver import MakeParser, Worker
-from runtime.errors import MissingExtraError, UserError
+from runtime.errors import UserError, extra
 from runtime.pool import Pool
 
-try:
+with extra("ray"):
     import ray
     from ray.exceptions import RayTaskError
-except ImportError:
-    raise MissingExtraError("ray", "ray") from None
 
 LOCAL = "local"
 """The address of a cluster of this machine alone, which is started for the run."""

@@ -12,13 +12,11 @@ are indices of rows.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from senteval_runner.protocol.batched import Fit, FitResult, gradients, logits, split_fit, train_fits
@@ -124,7 +122,10 @@ class SklearnBackend:
     seed: int
     candidates: Sequence[float]
 
-    def _fit(self, rows: Int, candidate: float) -> LogisticRegression:
+    def _fit(self, rows: Int, candidate: float) -> Any:
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+
         # One BLAS thread: on these small products more threads only wait, and the last digits depend on them.
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -161,6 +162,25 @@ def _backend(
     return TorchBackend(x, y, classes, protocol, seed, l2)
 
 
+def stratified_folds(rows: Int, y: Int, count: int, seed: int) -> list[Fold]:
+    """Divide rows into folds in which every class has its share: those of scikit-learn's StratifiedKFold.
+
+    Rows of a class are dealt to folds as if classes lay one after the other, in the order in which they first
+    occur, then shuffled; numpy's legacy generator starts from ``seed``.
+    """
+    _, first_places, sorted_codes = np.unique(y[rows], return_index=True, return_inverse=True)
+    codes = np.argsort(np.argsort(first_places))[sorted_codes]
+    in_order = np.sort(codes)
+    sizes_KC = [np.bincount(in_order[fold::count], minlength=len(first_places)) for fold in range(count)]
+    generator = np.random.RandomState(seed)
+    fold_of_row = np.empty(len(rows), np.int64)
+    for code, sizes_K in enumerate(np.transpose(sizes_KC)):
+        folds = np.repeat(np.arange(count), sizes_K)
+        generator.shuffle(folds)
+        fold_of_row[codes == code] = folds
+    return [(rows[fold_of_row != fold], rows[fold_of_row == fold]) for fold in range(count)]
+
+
 def _percent(is_correct: NDArray[np.bool_]) -> float:
     return round(100 * (int(is_correct.sum()) / len(is_correct)), 2)
 
@@ -172,10 +192,12 @@ def _means(accuracy: Accuracies) -> list[float]:
 
 def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -> Classification:
     """Cross-validate, nested: in each outer fold choose on inner folds, refit, and score the test rows."""
-    splitter = StratifiedKFold(n_splits=protocol.kfold, shuffle=True, random_state=BINARY_FOLD_SEED)
-    outer_folds = list(splitter.split(x, y))
+    rows = np.arange(len(y))
+    outer_folds = stratified_folds(rows, y, protocol.kfold, BINARY_FOLD_SEED)
     inner_folds = [
-        (train[a], train[b]) for train, _ in outer_folds for a, b in splitter.split(train, y[train])
+        fold
+        for train, _ in outer_folds
+        for fold in stratified_folds(train, y, protocol.kfold, BINARY_FOLD_SEED)
     ]
     backend = _backend(x, y, classes, protocol, seed)
     accuracy = backend.search(inner_folds).reshape(protocol.kfold, protocol.kfold, -1)
@@ -197,10 +219,8 @@ def kfold(
     x: Float, y: Int, train: Int, test: Int, classes: int, protocol: Protocol, seed: int
 ) -> Classification:
     """Choose by cross-validation on the train rows, refit on all of them, score the test rows."""
-    splitter = StratifiedKFold(n_splits=protocol.kfold, shuffle=True, random_state=seed)
     backend = _backend(x, y, classes, protocol, seed, SKLEARN_INVERSES_KFOLD)
-    folds = [(train[a], train[b]) for a, b in splitter.split(train, y[train])]
-    dev_scores = _means(backend.search(folds))
+    dev_scores = _means(backend.search(stratified_folds(train, y, protocol.kfold, seed)))
     (predictions,) = backend.refit([(train, test)], [int(np.argmax(dev_scores))])
     acc = _percent(predictions == y[test])
     return Classification(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from runtime.errors import UserError
+from runtime.errors import UserError, extra
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,9 @@ def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protoc
         if protocol not in PROTOCOLS:
             raise UserError(f"unknown protocol {protocol!r} (known: {', '.join(PROTOCOLS)})")
         protocol = PROTOCOLS[protocol]
+    if protocol.backend == "sklearn":  # before anything is encoded
+        with extra("sklearn", "scikit-learn"):
+            import sklearn  # noqa: F401
     return protocol if nhid is None else dataclasses.replace(protocol, nhid=nhid)
 
 

@@ -47,6 +47,27 @@ def _correlation(test: Callable[..., Any], x: NDArray[np.floating], y: NDArray[n
     return 0.0 if np.isnan(value) else float(value)
 
 
+def average_precision(gold: NDArray[np.number], scores: Scores) -> float:
+    """Return the area under precision by recall, in steps, [0, 1]; ``gold`` [n] is 1 or 0.
+
+    Equal scores are one threshold; without a 1 in gold it is 0.
+    """
+    order = np.argsort(-scores, kind="stable")
+    hits, is_last = np.cumsum(np.asarray(gold)[order]), np.append(np.diff(scores[order]) != 0, True)
+    precision = (hits / np.arange(1, len(order) + 1))[is_last]
+    return float(np.diff(hits[is_last], prepend=0) @ precision / max(hits[-1], 1))
+
+
+def roc_area(gold: NDArray[np.number], scores: Scores) -> float:
+    """Return the share of pairs of a 1 and a 0 of ``gold`` [n] in which the 1 has the higher score.
+
+    Equal scores count half; it is the area under the ROC curve (Mann & Whitney 1947).
+    """
+    is_one = np.asarray(gold) == 1
+    ones, zeros = int(is_one.sum()), int((~is_one).sum())
+    return float((stats.rankdata(scores)[is_one].sum() - ones * (ones + 1) / 2) / (ones * zeros))
+
+
 def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
     """Return the cosines of rows, [N]; 0 where a vector is zero; NaN counts as 0 (as in SentEval)."""
     a_ND, b_ND = np.nan_to_num(a_ND), np.nan_to_num(b_ND)

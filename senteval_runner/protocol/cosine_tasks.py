@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from corpora.senteval.structure import FILLINGS
-from senteval_runner.protocol.correlation import Scores, pearson, spearman
+from senteval_runner.protocol.correlation import Scores, average_precision, pearson, roc_area, spearman
 from senteval_runner.protocol.features import Float, Int, unit
 from senteval_runner.protocol.statistics import grouped_mean, interval, resample
 
@@ -143,8 +142,8 @@ def pair_scores(gold: NDArray[np.number], cosine: Scores) -> dict[str, float]:
     # If the first k pairs are called the same, right are those of them that are, and the others that are not.
     hits = np.append(0, np.cumsum(is_same)) + np.append(np.cumsum(~is_same[::-1])[::-1], 0)
     return {
-        "ap": 100 * float(average_precision_score(gold, cosine)),
-        "auc": 100 * float(roc_auc_score(gold, cosine)),
+        "ap": 100 * average_precision(gold, cosine),
+        "auc": 100 * roc_area(gold, cosine),
         "acc": 100 * float(hits.max() / len(is_same)),
     }
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from sklearn.metrics import average_precision_score
 
 from corpora.senteval.tasks import TASKS
 from senteval_runner.protocol.config import TaskResult
+from senteval_runner.protocol.correlation import average_precision
 
 Values = NDArray[np.float64]
 Statistic = Callable[..., Values]
@@ -83,7 +83,7 @@ def _pearson(gold: Values, predictions: Values, axis: int = -1) -> Values:
     return np.nan_to_num(r)
 
 
-_average_precision = np.vectorize(average_precision_score, signature="(n),(n)->()")
+_average_precision = np.vectorize(average_precision, signature="(n),(n)->()")
 SCORES: dict[str, Statistic] = {
     "acc": lambda gold, predictions, axis=-1: 100 * (gold == predictions).mean(axis),
     "f1": lambda gold, predictions, axis=-1: (

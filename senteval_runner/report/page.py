@@ -141,16 +141,13 @@ class Table:
 
     def latex(self) -> str:
         """Return the table in LaTeX with package booktabs, the best values bold, its notes below."""
-        import pandas
-
-        head, *rows = [
-            [rf"\textbf{{{_latex(cell.text)}}}" if cell.is_best else _latex(cell.text) for cell in row]
-            for row in self.formatted_rows()
-        ]
-        alignment = "".join("l" if cell.is_left else "r" for cell in self.formatted_rows()[0])
-        frame = pandas.DataFrame(rows, columns=head)
-        table = frame.to_latex(index=False, escape=False, column_format=alignment)
-        return "\n".join([rf"\paragraph{{{_latex(self.title)}}}", table, *map(_latex, self.all_notes()), ""])
+        rows = self.formatted_rows()
+        alignment = "".join("l" if cell.is_left else "r" for cell in rows[0])
+        head, *lines = [" & ".join(map(_latex_cell, row)) + r" \\" for row in rows]
+        table = [r"\toprule", head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}", ""]
+        title = rf"\paragraph{{{_latex(self.title)}}}"
+        notes = map(_latex, self.all_notes())
+        return "\n".join([title, rf"\begin{{tabular}}{{{alignment}}}", *table, *notes, ""])
 
 
 _LATEX = str.maketrans(
@@ -165,6 +162,10 @@ _LATEX = str.maketrans(
 def _latex(text: str) -> str:
     """Escape LaTeX's own characters, and write characters that its fonts lack as mathematics."""
     return text.translate(_LATEX)
+
+
+def _latex_cell(cell: TableCell) -> str:
+    return rf"\textbf{{{_latex(cell.text)}}}" if cell.is_best else _latex(cell.text)
 
 
 def _number(cell: TableCell) -> float | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.errors import MissingExtraError
+from runtime.errors import MissingExtraError, extra
 from senteval_runner.report.page import Figure, Score
 
 if TYPE_CHECKING:
@@ -146,8 +146,12 @@ def scatter(
     """
     if len(vectors_ND) < 5 or vectors_ND.shape[1] < 2 or not np.ptp(vectors_ND, axis=0).any():
         return Figure("", caption, "too few texts or dimensions for a plane")
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
+    try:
+        with extra("report", "scikit-learn"):
+            from sklearn.decomposition import PCA
+            from sklearn.manifold import TSNE
+    except MissingExtraError as error:
+        return Figure("", caption, str(error))
 
     def draw(canvas: Canvas) -> None:
         canvas.set_size_inches(4.4, 4.6)
@@ -210,12 +214,13 @@ def _figure(draw: Callable[[Canvas], None], caption: str, names: Sequence[str] |
     if names is None:
         return Figure("", caption, "there are no values to draw")
     try:
-        from cycler import cycler
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure as Canvas
-        from matplotlib.patches import Patch
-    except ImportError:
-        return Figure("", caption, str(MissingExtraError("matplotlib", "report")))
+        with extra("report"):
+            from cycler import cycler
+            from matplotlib import rc_context
+            from matplotlib.figure import Figure as Canvas
+            from matplotlib.patches import Patch
+    except MissingExtraError as error:
+        return Figure("", caption, str(error))
     # With a fixed salt and no date equal input gives equal bytes. Names are never parsed as formulas; drawn
     # as paths, they need no font of the reader's and no escaping.
     stream = io.BytesIO()

@@ -26,10 +26,10 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from multiview.names.opened import SentenceVectors
+from runtime.errors import extra
 from runtime.files import sha256_file
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
@@ -38,6 +38,9 @@ from senteval_runner.vectors import open_model
 from studies.analogies.config import AnalogiesConfig
 from studies.analogies.questions import CATEGORIES, LEVELS, SEMANTIC, Analogy, questions_file, read_questions
 from studies.kit import Cell, Figures, Run, read_published, score_table
+
+with extra("report"):
+    import pandas as pd
 
 TRANSFER_NOTE = (
     "PPR (PNR): of the semantic questions that are right (wrong) in words, the percentage that is right in "

@@ -11,13 +11,12 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import TASKS, data_folder, expand_tasks, tasks_in
 from multiview.names.named import named
 from multiview.names.opened import distinct_names
-from runtime.errors import UserError
+from runtime.errors import UserError, extra
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.report import plots
@@ -34,6 +33,9 @@ from senteval_runner.towers.backbones import (
 )
 from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.layers.config import LayersConfig
+
+with extra("report"):
+    import pandas as pd
 
 GROUPS = ("classification", "entailment", "surface", "syntactic", "semantic")
 TASK_GROUPS = {"similarity": tasks_in("sts7"), **{group: tasks_in(group) for group in GROUPS}}

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from runtime.cli import LOGGER, Command, Count, configuration, import_plugin, log_to
-from runtime.errors import MissingExtraError, UserError
+from runtime.errors import UserError
 
 
 @configuration
@@ -37,7 +37,6 @@ NO_ROOM = "no space left on the disk, or the file is above its limit; steps are 
     [
         (UserError("x.txt, row 3: bad"), 2, "x.txt, row 3: bad"),
         (UserError("a\x1b[2Jb\nc\udce9.txt: bad"), 2, "a\ufffd[2Jb c\ufffd.txt: bad"),
-        (MissingExtraError("ray", "ray"), 2, "ray is not installed: pip install 'multiview-embeddings[ray]'"),
         # As h5py and safetensors say it.
         (OSError("Unable to write (errno = 28, error message = 'No space left on device')"), 2, NO_ROOM),
         (ValueError("I/O error: No space left on device (os error 28)"), 2, NO_ROOM),

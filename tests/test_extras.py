@@ -1,0 +1,116 @@
+"""The core does without the libraries of the extras; a command that needs one names its extra in one line."""
+
+import json
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.fixtures.processes import ROOT, run_python
+from tests.fixtures.senteval import write_tasks
+
+pytestmark = [pytest.mark.process, pytest.mark.repo]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+HIDE = """
+import json, os, sys
+from importlib.machinery import PathFinder
+HIDDEN = frozenset(json.loads(os.environ["HIDDEN_MODULES"]))
+class Core:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return None if name.partition(".")[0] in HIDDEN else PathFinder.find_spec(name, path, target)
+sys.meta_path = [Core if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+"""A sitecustomize for processes in which some modules are not there, those that they start too."""
+TEXT = "The cat sat on the mat.\nIt slept all day.\n\nPrices fell.\nInvestors sold their shares.\n" * 8
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def core_distributions() -> set[str]:
+    """What ``pip install .`` brings: the dependencies, theirs, and so on."""
+    waiting, found = [Requirement(line) for line in PROJECT["dependencies"]], {"pip", PROJECT["name"]}
+    while waiting:
+        requirement = waiting.pop()
+        name = canonical(requirement.name)
+        try:
+            lines = requires(name) or [] if name not in found else []
+        except PackageNotFoundError:  # of another system or Python
+            continue
+        found.add(name)
+        inner = map(Requirement, lines)
+        waiting += [each for each in inner if not each.marker or each.marker.evaluate({"extra": ""})]
+    return found
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory):
+    """Runs ``python WORDS...`` where only the core is installed."""
+    folder, installed = tmp_path_factory.mktemp("core"), core_distributions()
+    hidden = [
+        module
+        for module, distributions in packages_distributions().items()
+        if installed.isdisjoint(map(canonical, distributions))
+    ]
+    assert {"transformers", "pandas", "sklearn", "supar", "benepar", "stanza", "nltk"} <= set(hidden)
+    (folder / "sitecustomize.py").write_text(HIDE)
+    (folder / "text.txt").write_text(TEXT)
+    write_tasks(folder / "data")
+    places = {"PYTHONPATH": f"{folder}:{ROOT}", "HIDDEN_MODULES": json.dumps(hidden)}
+
+    def run(*words: str):
+        return run_python(*words, cwd=folder, **places)
+
+    return run
+
+
+def test_the_core_parses_trains_encodes_judges_and_scores(core) -> None:
+    sizes = "--encoder.dim 8 --table.dim 8 --loop.batch 8 --loop.max-steps 3"
+    for command in (
+        "parsing.run text.txt --workers 1 --format lines",
+        f"multiview.train --start none --views dep,const {sizes}",
+        "multiview.encode builtin text.txt --output v.npy",
+        "multiview.search runs/models/dep-const-laptop text.txt Prices --top 1",
+        "multiview.judge Prices\tfell. Prices\trose.",
+        "multiview.explain builtin Prices\tfell. Prices\trose.",
+        "senteval_runner.run builtin --data data --tasks CR,MRPC,SICK-R,WordContent --protocol fast",
+        "parsing.show runs/trees/text",
+    ):
+        words = [word.replace("\t", " ") for word in command.split(" ")]
+        done = core("-m", *words)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [
+        ("parsing.run text.txt --const-model benepar_en3 --workers 1 --format lines", "benepar", "parsers"),
+        ("parsing.convert text.txt out --trust-pickle", "supar", "parsers"),
+        ("senteval_runner.run builtin --data data --protocol sklearn", "scikit-learn", "sklearn"),
+        ("multiview.encode all-MiniLM-L6-v2 text.txt", "sentence-transformers", "burt"),
+        ("multiview.serve builtin", "uvicorn", "serve"),
+        ("studies.layers builtin --data data", "pandas", "report"),
+    ],
+)
+def test_a_command_that_needs_an_extra_names_it(core, command: str, package: str, extra: str) -> None:
+    done = core("-m", *command.split())
+    line = f"{package} is not installed: pip install 'multiview-embeddings[{extra}]'"
+    assert done.returncode == 2, done.stderr
+    assert line in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+
+
+def test_the_spacy_component_names_its_extra(core) -> None:
+    done = core("-c", "import spacy; spacy.blank('en').add_pipe('multiview_parser')")
+    assert "benepar is not installed: pip install 'multiview-embeddings[parsers]'" in done.stderr
+
+
+def test_every_extra_that_a_message_names_is_one() -> None:
+    extras = set(PROJECT["optional-dependencies"])
+    for package in ("corpora", "parsing", "multiview", "senteval_runner", "studies"):
+        for path in Path(ROOT, package).rglob("*.py"):
+            assert set(re.findall(r'with extra\("(\w+)"', path.read_text(encoding="utf-8"))) <= extras, path
