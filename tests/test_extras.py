@@ -18,9 +18,9 @@ HIDE = """
 import json, os, sys
 from importlib.machinery import PathFinder
 HIDDEN = frozenset(json.loads(os.environ["HIDDEN_MODULES"]))
-class Core:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
+class Core(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
         return None if name.partition(".")[0] in HIDDEN else PathFinder.find_spec(name, path, target)
 sys.meta_path = [Core if finder is PathFinder else finder for finder in sys.meta_path]
 """
@@ -69,6 +69,7 @@ def core(tmp_path_factory: pytest.TempPathFactory):
     return run
 
 
+@pytest.mark.timeout(900)
 def test_the_core_parses_trains_encodes_judges_and_scores(core) -> None:
     sizes = "--encoder.dim 8 --table.dim 8 --loop.batch 8 --loop.max-steps 3"
     for command in (

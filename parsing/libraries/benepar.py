@@ -22,7 +22,7 @@ from parsing.trees.batch import ConstituencyParse
 from runtime.errors import UserError, extra
 from runtime.files import check_regular, sha256_file
 
-with extra("parsers"):
+with extra("parsers", "benepar"):
     import transformers
     from benepar.integrations.downloader import BENEPAR_SERVER_INDEX, locate_model
     from benepar.integrations.nltk_plugin import InputSentence, guess_language

@@ -21,7 +21,7 @@ from parsing.networks.features import END, SPECIALS, ParserVocabulary
 from runtime.errors import UserError, extra
 from runtime.files import check_regular
 
-with extra("parsers"):
+with extra("parsers", "supar"):
     import supar
     from supar import BiaffineDependencyParser
     from supar.utils.fn import download
