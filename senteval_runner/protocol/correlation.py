@@ -58,16 +58,6 @@ def average_precision(gold: NDArray[np.number], scores: Scores) -> float:
     return float(np.diff(hits[is_last], prepend=0) @ precision / max(hits[-1], 1))
 
 
-def roc_area(gold: NDArray[np.number], scores: Scores) -> float:
-    """Return the share of pairs of a 1 and a 0 of ``gold`` [n] in which the 1 has the higher score.
-
-    Equal scores count half; it is the area under the ROC curve (Mann & Whitney 1947).
-    """
-    is_one = np.asarray(gold) == 1
-    ones, zeros = int(is_one.sum()), int((~is_one).sum())
-    return float((stats.rankdata(scores)[is_one].sum() - ones * (ones + 1) / 2) / (ones * zeros))
-
-
 def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
     """Return the cosines of rows, [N]; 0 where a vector is zero; NaN counts as 0 (as in SentEval)."""
     a_ND, b_ND = np.nan_to_num(a_ND), np.nan_to_num(b_ND)

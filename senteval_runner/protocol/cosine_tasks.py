@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.senteval.structure import FILLINGS
-from senteval_runner.protocol.correlation import Scores, average_precision, pearson, roc_area, spearman
+from multiview.judge.weights import area_under_curve
+from senteval_runner.protocol.correlation import Scores, average_precision, pearson, spearman
 from senteval_runner.protocol.features import Float, Int, unit
 from senteval_runner.protocol.statistics import grouped_mean, interval, resample
 
@@ -143,7 +144,7 @@ def pair_scores(gold: NDArray[np.number], cosine: Scores) -> dict[str, float]:
     hits = np.append(0, np.cumsum(is_same)) + np.append(np.cumsum(~is_same[::-1])[::-1], 0)
     return {
         "ap": 100 * average_precision(gold, cosine),
-        "auc": 100 * roc_area(gold, cosine),
+        "auc": 100 * area_under_curve(cosine, np.asarray(gold) == 1),
         "acc": 100 * float(hits.max() / len(is_same)),
     }
 
