@@ -164,7 +164,7 @@ def _latex(text: str) -> str:
     return text.translate(_LATEX)
 
 
-def _latex_cell(cell: TableCell) -> str:
+def _latex_cell(cell: FormattedCell) -> str:
     return rf"\textbf{{{_latex(cell.text)}}}" if cell.is_best else _latex(cell.text)
 
 
