@@ -65,7 +65,7 @@ def test_a_package_of_one_of_the_names_is_refused_in_a_sentence(tmp_path: Path) 
     other = tmp_path / "parsing"
     other.mkdir()
     (other / "__init__.py").touch()
-    process = run_python("-c", "import multiview", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    process = run_python("-c", "import multiview", cwd=tmp_path)
     sentence = f"ImportError: {other} is another package of the name parsing and hides this project"
     assert process.stderr.splitlines()[-1].startswith(sentence)
 
