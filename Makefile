@@ -50,10 +50,12 @@ check: $(DEV)
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
+	$(PY) -m tools.budgets
 
 format: $(DEV)
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
+	$(PY) -m tools.budgets --mend
 
 # Each in a process of its own; MULTIVIEW_DATA is the folder of the real data.
 BENCHMARKS := benchmarks.encoding benchmarks.tree_engine benchmarks.structure benchmarks.opposites \

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from multiview.folder.files import TIME, training_seconds
-from multiview.names.named import precomputed
+from multiview.names.functions import precomputed
 from multiview.names.opened import as_encoder
 from multiview.names.store import VectorStore
 from multiview.train import cli as train

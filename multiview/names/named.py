@@ -12,7 +12,6 @@ fitted. A name with ``?readout=`` gives one of them to all.
 from __future__ import annotations
 
 import functools
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -38,9 +37,10 @@ from multiview.folder.files import model_folder, model_record, model_sha256, tra
 from multiview.folder.reading import SentenceReader, TextSource
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import Bag, RandomLSTM, load_start, lookup_of
+from multiview.names.functions import Function, precomputed
 from multiview.names.grammar import MANIFEST, RAW, Name, parse_name, wrong_form
 from multiview.names.store import CHUNK, chunks, text_of
-from multiview.pretrained import Encode, Float, assemble, check_vectors, encode_texts, load_pretrained
+from multiview.pretrained import Float, assemble, check_vectors, encode_texts, load_pretrained
 from multiview.structure.binding import WIDTH
 from multiview.structure.joining import check_share, put_beside
 from multiview.words.sources import MODEL_SUFFIXES
@@ -62,13 +62,6 @@ BATCH = 128
 """Sentences encoded at a time."""
 VIEW_DIM = 128
 """Dimensions of one untrained view."""
-
-
-@dataclass(frozen=True)
-class Function:
-    """An encoder that is a function of sentences."""
-
-    encode: Encode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -454,28 +447,3 @@ CONSTRUCTORS: dict[str, Callable[[Name, int], NamedEncoder]] = {
     "start": _start,
 }
 """Functions that make the encoder of a name by its prefix; their second argument is the seed."""
-
-
-def precomputed(path: Path, device: str | None = None) -> Function:
-    """Return the vectors computed elsewhere, by sentence; one without a vector is a UserError."""
-    try:
-        # Opened here because numpy does not close a damaged archive.
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            sentences, vectors = arrays["sentences"], arrays["vectors"]
-        if vectors.ndim != 2 or len(sentences) != len(vectors):
-            raise ValueError(f"{len(sentences)} sentences, vectors {list(vectors.shape)}")
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        expected = "arrays 'sentences' (strings) and 'vectors' [n, d]"
-        raise UserError(f"{path}: expected {expected} ({error})") from None
-    row_of = {str(sentence): row for row, sentence in enumerate(sentences)}
-
-    def encode(batch: Sequence[str]) -> Any:
-        missing = [sentence for sentence in batch if sentence not in row_of]
-        if missing:
-            raise UserError(
-                f"{path}: no vector for {len(missing)} of {len(batch)} sentences, first {missing[0]!r}; "
-                "python -m studies.sentences FILE --tasks NAMES lists all that an evaluation asks for"
-            )
-        return vectors[[row_of[sentence] for sentence in batch]]
-
-    return Function(encode)

@@ -21,8 +21,9 @@ import torch
 from corpora.sentences import read_elements
 from multiview.encoders.meaning import normalize_rows
 from multiview.model import MultiViewEncoder
+from multiview.names.functions import Function
 from multiview.names.grammar import Name, parse_names
-from multiview.names.named import Function, NamedEncoder, Output, Places, TreesOf, given, named, of_model
+from multiview.names.named import NamedEncoder, Output, Places, TreesOf, given, named, of_model
 from multiview.names.store import Kept
 from multiview.pretrained import Float
 from runtime.errors import UserError
