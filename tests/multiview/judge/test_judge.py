@@ -17,7 +17,7 @@ from multiview.judge import NUMBERS, Judge, facts
 from multiview.judge.__main__ import cli, read_file
 from multiview.judge.facts import MAX_WORDS
 from multiview.judge.judge import JUDGE_FOLDER, UNHEEDED, read_numbers
-from multiview.judge.weights import Weights, area_under_curve
+from multiview.judge.weights import Weights
 from multiview.structure import negation, poles
 from parsing.trees import role_rules
 from runtime.cli import warn_once
@@ -367,12 +367,6 @@ def test_labels_are_compared_and_control_characters_are_not_printed(tmp_path: Pa
     assert "accuracy 66.7, area under the ROC curve" in printed and "of 3 pairs" in printed
     assert cli(["The \x1b[31mcat sat.", "A \x1b[31mdog\u2028sat."]) == 0
     assert not {"\x1b", "\u2028"} & {*capsys.readouterr().out}
-
-
-def test_area_under_the_curve_counts_pairs() -> None:
-    score, is_same = np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, True, False, True])
-    wins = [(a > b) + (a == b) / 2 for a in score[is_same] for b in score[~is_same]]
-    assert area_under_curve(score, is_same) == pytest.approx(np.mean(wins))
 
 
 def test_a_threshold_is_kept_in_the_judges_file(tmp_path: Path, monkeypatch) -> None:
