@@ -121,7 +121,7 @@ class NamedEncoder:
 
     def key(self, output: Output = "encode") -> str:
         """Return a hex digest of everything that decides the vectors."""
-        parts = [self.content, self.readout_of(output), FEATURE_LENGTH]
+        parts: list[object] = [self.content, self.readout_of(output), FEATURE_LENGTH]
         if self.places.products == "int8":
             parts.append("int8")
         if self.places.parsers:
