@@ -16,11 +16,14 @@ WHOLE := $(VENV)/.has-$(or $(EXTRAS),$(EVERYTHING))
 
 env: $(WHOLE)
 
-# torch first and pinned: an open range may bring gigabytes of CUDA packages. What runs compiled is compiled now.
+# torch first and pinned: an open range may bring gigabytes of CUDA packages; by pip, whose settings may name an
+# index of CPU builds. The rest by uv, which takes a tenth of pip's time, or by pip where uv cannot reach an index.
+# What runs compiled is compiled now.
 $(VENV)/.has-%: setup.py pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -c constraints.txt torch
-	$(PY) -m pip install -q -c constraints.txt -e '.[$*]'
+	$(PY) -m pip install -q uv && $(VENV)/bin/uv pip install -q --python $(PY) -c constraints.txt -e '.[$*]' \
+	  || $(PY) -m pip install -q -c constraints.txt -e '.[$*]'
 	$(PY) -m multiview.warm_up
 	touch $@
 
