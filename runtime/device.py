@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -25,7 +25,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from runtime.errors import UserError
-from runtime.integers import Arrange, Int8Matrix, int8_matrix, quantised
+
+if TYPE_CHECKING:
+    from runtime.integers import Arrange, Int8Matrix
 
 # GNU's OpenMP would wait for ever for threads that a fork did not copy.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
@@ -224,12 +226,14 @@ class Products:
     def factor(self, weight: Tensor, arrange: Arrange | None = None) -> Tensor | Int8Matrix:
         """Return the right factor of products with a weight [m, k], or with one that ``arrange`` makes so."""
         if self.int8:
+            from runtime.integers import int8_matrix
+
             return int8_matrix(weight, arrange)
         return self.cast(arrange(weight) if arrange else weight).t()
 
     def mm(self, a: Tensor, b: Tensor | Int8Matrix, out: Tensor) -> Tensor:
         """Compute ``out = a @ b`` for [n, k] and [k, m]; ``out`` [n, m] must not overlap an operand."""
-        if isinstance(b, Int8Matrix):
+        if not isinstance(b, Tensor):
             return b.product(a, out)
         if self._is_for_torch(a):
             return torch.mm(a, b, out=out)
@@ -239,7 +243,7 @@ class Products:
 
     def addmm(self, a: Tensor, b: Tensor | Int8Matrix, out: Tensor) -> Tensor:
         """Add ``a @ b`` to ``out``, for [n, k] and [k, m]."""
-        if isinstance(b, Int8Matrix):
+        if not isinstance(b, Tensor):
             return b.product(a, out, add=True)
         if self._is_for_torch(a):
             return torch.addmm(out, a, b, out=out)
@@ -269,21 +273,25 @@ class Products:
 
     def rows(self, x: Tensor) -> tuple[Tensor, NDArray[np.float32]]:
         """Return the left factor of :meth:`sums` for inputs [n, k], and the scale [n] of its rows."""
-        return quantised(x) if self.int8 else (x, np.ones(len(x), np.float32))
+        if not self.int8:
+            return x, np.ones(len(x), np.float32)
+        from runtime.integers import quantised
+
+        return quantised(x)
 
     def sums(self, rows: Tensor, factor: Tensor | Int8Matrix) -> Tensor:
         """Return products [n, m] without the scales of the rows and of the factor's columns."""
-        return factor.sums(rows) if isinstance(factor, Int8Matrix) else self.new_mm(rows, factor)
+        return self.new_mm(rows, factor) if isinstance(factor, Tensor) else factor.sums(rows)
 
     def scale(self, factor: Tensor | Int8Matrix) -> NDArray[np.float32]:
         """Return the scale [m] of a factor's columns."""
-        if isinstance(factor, Int8Matrix):
+        if not isinstance(factor, Tensor):
             return factor.column_scale
         return np.ones(factor.shape[1], np.float32)
 
     def new_mm(self, a: Tensor, b: Tensor | Int8Matrix) -> Tensor:
         """Return ``a @ b`` [n, m] as a new tensor of the type of ``a``."""
-        if isinstance(b, Int8Matrix):
+        if not isinstance(b, Tensor):
             return b.product(a, a.new_empty(len(a), len(b.column_scale)))
         if not len(b):  # oneDNN refuses it; a batch of single words has no internal nodes
             return a.new_zeros(a.shape[0], b.shape[1])

@@ -100,7 +100,7 @@ def test_without_shared_locks_one_process_parses(whole: Path, tmp_path: Path, mo
 
 def test_a_script_on_standard_input_has_workers(whole: Path, tmp_path: Path) -> None:
     """As ``python - <<EOF`` in a README; its main module has a file's name and no file."""
-    work = "t.run(t.toy_corpus(500), t.Path('again'), t.LocalPool(t.toys, 2))"
+    work = "t.run(t.toy_corpus(500), t.Path('again'), t.LocalPool(t.Worker, t.toys, 2))"
     script = f"import tests.parsing.pipeline.test_driver as t; {work}"
     done = subprocess.run(
         [sys.executable, "-"], input=script, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
