@@ -1,4 +1,4 @@
-"""What a call of ``encode`` decides, and how several processes share its work."""
+"""Decides what a call of ``encode`` makes, and shares its work among several processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
 Kind = Literal["meaning", "features", "views"]
-"""What vectors are made of: what one compares with, what classifiers get, or the views."""
+"""Kinds of vectors: what one compares with, what classifiers get, or the views."""
 BATCH = 512
 """Sentences encoded at a time: the more, the more often they share words."""
 FEW_SENTENCES = 200
@@ -91,7 +91,7 @@ class EncodeOptions:
 
 
 class Encoder(Protocol):
-    """What encoding asks of a :class:`multiview.model.MultiViewEncoder`."""
+    """The part of a :class:`multiview.model.MultiViewEncoder` that encoding uses."""
 
     name: str
     structure: float
@@ -166,7 +166,7 @@ def encode_here(
 
 @dataclass(frozen=True)
 class Job:
-    """What all processes do to their sentences."""
+    """The work that all processes do to their sentences."""
 
     encoder: Encoder
     kind: Kind

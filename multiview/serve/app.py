@@ -57,7 +57,7 @@ POLICY = (
     "default-src 'none'; connect-src 'self'; img-src data:; "
     "script-src 'unsafe-inline'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What the page may do: it is one file, and asks this server alone."""
+"""The content policy of the page, which is one file and asks this server alone."""
 OPEN_PATHS = ("/", "/health")
 """Paths that ask for no token."""
 RETRY_AFTER_S = 1
