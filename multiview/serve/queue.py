@@ -159,7 +159,10 @@ class WorkQueue:
         return True
 
     async def _next_jobs(self) -> list[Job]:
-        """Wait for a job; take with it those of its function that wait, up to ``max_batch`` items."""
+        """Wait for a job; take with it those of its function that wait, up to ``max_batch`` items.
+
+        No worker takes more than its share of what waits, so that the others have work as well.
+        """
         async with self.arrival:
             while True:
                 while self.jobs and (self.jobs[0].answer.done() or self.jobs[0].deadline < time.monotonic()):
@@ -167,10 +170,11 @@ class WorkQueue:
                 if self.jobs:
                     break
                 await self.arrival.wait()
+            most = min(self.max_batch, -(-sum(len(job.items) for job in self.jobs) // len(self.pools)))
             jobs = [self.jobs.popleft()]
             count = len(jobs[0].items)
             for job in list(self.jobs):
-                if job.function is jobs[0].function and count + len(job.items) <= self.max_batch:
+                if job.function is jobs[0].function and count + len(job.items) <= most:
                     self.jobs.remove(job)
                     jobs.append(job)
                     count += len(job.items)

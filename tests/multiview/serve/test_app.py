@@ -125,6 +125,17 @@ def test_waiting_requests_of_one_kind_are_taken_together() -> None:
     assert kinds == [[("embed", 1), ("embed", 2), ("embed", 1)], [("judge", 1)], [("embed", 2)]]
 
 
+def test_a_worker_leaves_the_others_their_share() -> None:
+    async def next_counts() -> list[int]:
+        queue = queue_of(workers=2, max_batch=100)
+        future = asyncio.get_running_loop().create_future
+        for _ in range(6):
+            queue.jobs.append(Job(work.embed, ["a"], future(), time.monotonic() + 9))
+        return [len(await queue._next_jobs()) for _ in range(3)]
+
+    assert asyncio.run(next_counts()) == [3, 2, 1]
+
+
 def test_beyond_its_size_a_queue_takes_nothing() -> None:
     async def fill() -> None:
         queue = queue_of()
@@ -162,3 +173,19 @@ def test_a_port_that_is_taken_is_one_line(monkeypatch: pytest.MonkeyPatch, capsy
         port = str(taken.getsockname()[1])
         assert cli(["--port", port]) == 2
     assert f"--port {port}: cannot be listened at (" in capsys.readouterr().err
+
+
+def test_answers_do_not_wait_for_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = []
+
+    def run(server: object, sockets: list[socket.socket]) -> None:
+        with socket.create_connection(sockets[0].getsockname()):
+            accepted, _ = sockets[0].accept()
+            with accepted:
+                options.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr("uvicorn.Server.run", run)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    assert cli(["--port", port]) == 0
+    assert options == [1]
