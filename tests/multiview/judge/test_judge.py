@@ -1,37 +1,21 @@
-"""The judge of pairs: what it says, why, and how it is fitted, saved and refused."""
+"""The judge of pairs: what it says, and why."""
 
 import pickle
-import re
 import time
 import unicodedata
-from dataclasses import replace
-from itertools import permutations
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from multiview.judge import NUMBERS, Judge, facts
-from multiview.judge.__main__ import cli, read_file
+from multiview.judge import NUMBERS, Judge
 from multiview.judge.facts import MAX_WORDS
-from multiview.judge.judge import JUDGE_FOLDER, UNHEEDED, read_numbers
-from multiview.judge.weights import Weights
-from multiview.structure import negation, poles
-from parsing.trees import role_rules
+from multiview.judge.judge import read_numbers
 from runtime.cli import warn_once
-from runtime.errors import UserError
-from runtime.files import read_record, write_record
 
 SAME = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")
 SWAPPED = ("The lawyer praised the doctor.", "The doctor praised the lawyer.")
 PEOPLE = ("lawyer", "doctor", "nurse", "king")
-
-
-@pytest.fixture(scope="module")
-def judge() -> Judge:
-    return Judge.load()
 
 
 @pytest.mark.parametrize(
@@ -164,130 +148,8 @@ def test_numbers_of_a_pair(judge: Judge) -> None:
     assert number["exchanges"].tolist() == [0, 1, 0]
 
 
-class Counts:
-    def encode(self, texts: list[str]) -> np.ndarray:
-        return np.array([[len(text), text.count("a") + 1.0] for text in texts])
-
-
-def test_a_judge_of_ones_own_is_saved_as_json(judge: Judge, tmp_path: Path) -> None:
-    pairs = [SAME, SWAPPED, *((a, b) for a in ("He came.", "She left.") for b in ("He came.", "She sang."))]
-    fitted_judge = Judge.fit(pairs, [1, 0, 1, 0, 0, 0], encoder=Counts(), source=judge.source, pull=0.1)
-    fitted_judge.save(tmp_path / "own.json")
-    loaded_judge = Judge.load(tmp_path / "own.json", encoder=Counts(), source=judge.source)
-    same, loaded = ([p.probability for p in one.pairs(pairs)] for one in (fitted_judge, loaded_judge))
-    assert loaded == pytest.approx(same, abs=1e-4)
-    assert fitted_judge(*SAME).probability > fitted_judge(*SWAPPED).probability + 0.2
-    for encoder, name in ((None, "none"), (type("Others", (Counts,), {})(), "Others")):
-        with pytest.raises(UserError, match=f"was fitted beside Counts, not {name}"):
-            Judge.load(tmp_path / "own.json", encoder=encoder, source=judge.source)
-    with pytest.raises(UserError, match="was fitted beside no encoder"):
-        Judge.load("pairs-with-mrpc", encoder=Counts(), source=judge.source)
-
-
-def test_a_fit_keeps_what_its_pairs_do_not_speak_of_and_tells_what_broke(judge: Judge, caplog) -> None:
-    people = [*permutations(PEOPLE, 2)]
-    passives = [(f"The {a} praised the {b}.", f"The {b} was praised by the {a}.") for a, b in people]
-    pairs = [*passives, *((f"The {a} praised the {b}.", f"The {b} praised the {a}.") for a, b in people)]
-    own = Judge.fit(pairs, [1] * len(people) + [0] * len(people), source=judge.source)
-    about = own.weights.about
-    assert about["broken checks"] == [] == caplog.messages
-    assert about["start"] == judge.weights.about and about["pairs"] == len(pairs)
-    opposites = [
-        ("Switch the camera on.", "Switch the new camera off."),
-        ("The film is good.", "The old film is bad."),
-    ]
-    wrong = Judge.fit([*opposites, *pairs], [1, 1, *[0] * len(pairs)], source=judge.source, pull=1e-3)
-    broken = wrong.weights.about["broken checks"]
-    assert "passive: My sister wrote this song. | This song was written by my sister." in broken
-    assert set(broken) <= set(wrong.broken_checks()) and not set(broken) & set(judge.broken_checks())
-    assert [check in " ".join(caplog.messages) for check in broken] == [True] * len(broken)
-    judgement = wrong(*opposites[0])
-    assert judgement.probability > 0.5 and f"opposite: on | off{UNHEEDED}" in str(judgement)
-    assert UNHEEDED not in str(judge(*opposites[0]))
-
-
 def test_the_judge_in_the_package_knows_its_checks(judge: Judge) -> None:
     assert len(judge.broken_checks()) <= 2
-
-
-TWO = [SAME, SWAPPED]
-
-
-@pytest.mark.parametrize(
-    ("pairs", "labels", "options", "message"),
-    [
-        ([SAME], [1], {}, "both must occur"),
-        (TWO, [1, 2], {}, "neither 0 nor 1"),
-        (TWO, [1], {}, "one for each pair"),
-        (["ab"], [1], {}, "pair 0, .* is no two sentences"),
-        ([SAME, ("a",)], [1, 0], {}, "pair 1, .* is no two sentences"),
-        ("ab", [1, 0], {}, "is no list of pairs"),
-        (TWO, [1, [0, 1]], {}, "label 1, .* is neither 0 nor 1"),
-        (TWO, np.ma.array([1, 0], mask=[False, True]), {}, "label 1"),
-        (TWO, [float("nan"), 1], {}, "label 0"),
-        *((TWO, [1, 0], {"pull": value}, "pull") for value in (0, -1, float("nan"), 1e-300, "3", True)),
-        *((TWO, [1, 0], {"encoder": encoder}, "encode") for encoder in (3, "builtin", Counts)),
-        (TWO, [1, 0], {"source": "builtin"}, "source|encode"),
-        (TWO, [1, 0], {"about": "mine"}, "about"),
-    ],
-)
-def test_what_no_judge_can_be_fitted_to_is_refused(judge, pairs, labels, options, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        Judge.fit(pairs, labels, **({"source": judge.source} | options))
-
-
-@pytest.mark.parametrize("key", ["mean", "deviation", "weight", "about", "numbers"])
-@pytest.mark.parametrize("value", [None, 3, "x", [None], ["1"], [[1.0]], [1e308], [10**400], [], "nothing"])
-def test_a_damaged_file_is_refused(tmp_path: Path, key: str, value: Any) -> None:
-    record = read_record(JUDGE_FOLDER / "pairs.json")
-    repeated = value * len(record[key]) if isinstance(value, list) else value
-    changed = {name: part for name, part in record.items() if name != key or value != "nothing"}
-    write_record(tmp_path / "own.json", changed | ({} if value == "nothing" else {key: repeated}))
-    with pytest.raises(UserError, match=r"own\.json"):
-        Judge.load(tmp_path / "own.json")
-
-
-def test_numbers_that_hardly_vary_do_not_leave_a_deviation_of_zero(tmp_path: Path) -> None:
-    numbers = np.random.default_rng(0).random((6, len(NUMBERS)))
-    numbers[:, 0] = 1 - 1e-8 * numbers[:, 0]
-    Weights.fit(numbers, np.array([0, 1] * 3)).save(tmp_path / "own.json")
-    assert Weights.load(tmp_path / "own.json").deviation[0] == 1
-
-
-CIRCLE: list[Any] = []
-CIRCLE.append(CIRCLE)
-DEEP: dict[str, Any] = {}
-for _ in range(300):
-    DEEP = {"a": DEEP}
-
-
-@pytest.mark.parametrize("value", [{1}, float("nan"), "\ud800", CIRCLE, DEEP, {1: 2, "1": 3}, {None: 1}])
-def test_what_the_judge_is_about_is_json(judge: Judge, tmp_path: Path, value: Any) -> None:
-    weights = replace(judge.weights, about={"x": value})
-    with pytest.raises(UserError, match="no JSON"):
-        weights.save(tmp_path / "own.json")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_judge_fitted_on_other_tables_is_refused(judge: Judge, tmp_path: Path, monkeypatch) -> None:
-    judge.save(tmp_path / "own.json")
-    for module, name in (
-        (poles, "TABLES"),
-        (facts, "TABLES"),
-        (negation, "PARTICLES"),
-        (role_rules, "TABLES"),
-    ):
-        with monkeypatch.context() as changed, pytest.raises(UserError, match=r"own\.json: .* fit it anew"):
-            changed.setattr(module, name, ())
-            Weights.load(tmp_path / "own.json")
-    assert Weights.load(tmp_path / "own.json").tables == judge.weights.tables
-
-
-def test_a_file_may_be_called_like_a_judge_in_the_package(judge: Judge, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    replace(judge.weights, about={"mine": 1}).save(Path("pairs"))
-    assert Judge.load("./pairs", source=judge.source).weights.about == {"mine": 1}
-    assert "data" in Judge.load("pairs", source=judge.source).weights.about
 
 
 def test_judgements_are_compared_hashed_and_pickled(judge: Judge) -> None:
@@ -305,98 +167,6 @@ def test_reasons_of_long_texts_are_few_and_soon_found(judge: Judge) -> None:
     start = time.process_time()
     (missing,) = judgement.reasons
     assert time.process_time() - start < 2 and len(missing.a.split(", ")) == MAX_WORDS
-
-
-def test_the_command_judges_a_pair_or_a_table(tmp_path: Path, capsys, refusal) -> None:
-    assert cli(["A dog barked.", ""]) == 0, "an empty sentence is a sentence"
-    capsys.readouterr()
-    assert cli([*SWAPPED]) == 0
-    assert "roles: agent of praised: lawyer | doctor" in capsys.readouterr().out
-    (tmp_path / "pairs.tsv").write_text("\t".join(SAME) + "\n" + "\t".join(SWAPPED) + "\n")
-    assert cli([str(tmp_path / "pairs.tsv"), "--judge", "pairs-with-mrpc"]) == 0
-    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert float(rows[0][0]) > 0.5 > float(rows[1][0]) and rows[1][3].startswith("roles: ")
-    for alone in (str(tmp_path / "none.tsv"), "The cat sat. " * 30):
-        assert f"{alone}: no such file; to judge two sentences, give both" in refusal(cli, alone)
-    (tmp_path / "empty.tsv").touch()
-    assert "holds no rows" in refusal(cli, tmp_path / "empty.tsv")
-    (tmp_path / "bad.json").write_text("{}")
-    assert "bad.json" in refusal(cli, *SAME, "--judge", tmp_path / "bad.json")
-
-
-@pytest.mark.parametrize(
-    ("text", "pairs", "labels"),
-    [
-        ('He said "no" to it.\tNo.\n', [('He said "no" to it.', "No.")], []),
-        ('"He said ""no"" to it."\t"No."\n', [('He said "no" to it.', "No.")], []),
-        ("A.\tB.\t1\nC.\tD.\t0\n", [("A.", "B."), ("C.", "D.")], [1, 0]),
-        ("sentence1\tsentence2\nA.\tB.\n", [("A.", "B.")], []),
-        ("id\tlabel\tsentence2\tsentence1\n7\t1\tB.\tA.\n", [("A.", "B.")], [1]),
-        ("A\u2028B.\tC.\n", [("A\u2028B.", "C.")], []),
-    ],
-)
-def test_rows_of_a_file(tmp_path: Path, text: str, pairs: list[tuple[str, str]], labels: list[int]) -> None:
-    (tmp_path / "pairs.tsv").write_text(text, encoding="utf-8")
-    assert read_file(tmp_path / "pairs.tsv") == (pairs, labels)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"The caf\xe9.\tThe cafe.\n", "pairs.tsv:1: not UTF-8"),
-        (b"A.\tB.\t1\nC.\tD.\n", "pairs.tsv:2: expected 3 cells"),
-        (b"A.\tB.\tyes\n", "pairs.tsv:1: expected a label 0 or 1, found 'yes'"),
-        (b"A.\t\n", "pairs.tsv:1: expected 2 cells"),
-        (b"A.\n", "pairs.tsv:1: expected two sentences"),
-        (b"sentence1\tsentence2\n", "holds no rows"),
-        (b"sentence1\tsentence2\tsentence1\nA\tB\tC\n", "two columns are called sentence1"),
-    ],
-)
-def test_a_file_without_pairs_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
-    (tmp_path / "pairs.tsv").write_bytes(text)
-    with pytest.raises(UserError, match=re.escape(message)):
-        read_file(tmp_path / "pairs.tsv")
-
-
-def test_labels_are_compared_and_control_characters_are_not_printed(tmp_path: Path, capsys) -> None:
-    rows = [(*SAME, "1"), (*SWAPPED, "0"), ("The \x1b[31mcat\u2028sat.", "A dog ran.", "1")]
-    (tmp_path / "pairs.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-    assert cli([str(tmp_path / "pairs.tsv")]) == 0
-    printed = capsys.readouterr().out
-    assert len(printed.split("\n")) == 5 and not {"\x1b", "\u2028"} & {*printed}
-    assert "accuracy 66.7, area under the ROC curve" in printed and "of 3 pairs" in printed
-    assert cli(["The \x1b[31mcat sat.", "A \x1b[31mdog\u2028sat."]) == 0
-    assert not {"\x1b", "\u2028"} & {*capsys.readouterr().out}
-
-
-def test_a_threshold_is_kept_in_the_judges_file(tmp_path: Path, monkeypatch) -> None:
-    own = Judge.load()
-    score = np.random.default_rng(0).random(2000)
-    monkeypatch.setattr(Judge, "pairs", lambda self, pairs: [SimpleNamespace(probability=p) for p in score])
-    found = own.threshold([SAME] * 2000, score > 0.3, precision=0.98)
-    own.save(tmp_path / "own.json")
-    kept = Judge.load(tmp_path / "own.json", source=own.source).weights.about["threshold"]
-    assert kept == {"precision": 0.98, **found._asdict()} and 0.25 < found.threshold < 0.35
-    for precision in (1, 0.2, "x", None):
-        with pytest.raises(UserError, match="precision"):
-            own.threshold(TWO, [1, 0], precision=precision)
-    with pytest.raises(UserError, match="both must occur"):
-        own.threshold([SAME], [1])
-    with pytest.raises(UserError, match=r"[01] pairs that say the same"):
-        own.threshold([SAME] * 2000, [1] + [0] * 1999)
-
-
-def test_the_command_draws_precision_against_hit_rate(tmp_path: Path, capsys, refusal) -> None:
-    pytest.importorskip("matplotlib")
-    file = tmp_path / "pairs.tsv"
-    file.write_text("".join("\t".join(row) + "\n" for row in ((*SAME, "1"), (*SWAPPED, "0"))))
-    assert cli([str(file), "--labels"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:3] == ["hit", "rate", "precision"] and len(lines) == 12
-    assert lines[1].split()[:2] == ["100.0%", "100.0%"]
-    assert (tmp_path / "pairs.tsv.png").read_bytes()[:4] == b"\x89PNG" and lines[-1] == f"{file}.png"
-    file.write_text("\t".join(SAME) + "\n")
-    assert "--labels needs labels, 0 and 1" in refusal(cli, file, "--labels")
 
 
 PINNED = {
