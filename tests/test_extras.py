@@ -3,8 +3,11 @@
 import json
 import re
 import tomllib
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from packaging.requirements import Requirement
@@ -25,6 +28,19 @@ class Core(PathFinder):
 sys.meta_path = [Core if finder is PathFinder else finder for finder in sys.meta_path]
 """
 """A sitecustomize for processes in which some modules are not there, those that they start too."""
+RUN = """
+import contextlib, importlib.util, io, json, sys
+def cli(module):
+    is_folder = importlib.util.find_spec(module).submodule_search_locations
+    return importlib.import_module(f"{module}.__main__" if is_folder else module).cli
+results, output = [], sys.stdout
+for module, *words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
+        results.append([cli(module)(words)])
+    results[-1].append(errors.getvalue())
+print(json.dumps(results))
+"""
+"""Calls commands one after the other, and prints the exit code and the lines on stderr of each."""
 TEXT = "The cat sat on the mat.\nIt slept all day.\n\nPrices fell.\nInvestors sold their shares.\n" * 8
 
 
@@ -48,31 +64,34 @@ def core_distributions() -> set[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def core(tmp_path_factory: pytest.TempPathFactory):
+@pytest.fixture
+def core(tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
     """Runs ``python WORDS...`` where only the core is installed."""
-    folder, installed = tmp_path_factory.mktemp("core"), core_distributions()
+    installed = core_distributions()
     hidden = [
         module
         for module, distributions in packages_distributions().items()
         if installed.isdisjoint(map(canonical, distributions))
     ]
     assert {"transformers", "pandas", "sklearn", "supar", "benepar", "stanza", "nltk"} <= set(hidden)
-    (folder / "sitecustomize.py").write_text(HIDE)
-    (folder / "text.txt").write_text(TEXT)
-    write_tasks(folder / "data")
-    places = {"PYTHONPATH": f"{folder}:{ROOT}", "HIDDEN_MODULES": json.dumps(hidden)}
-
-    def run(*words: str):
-        return run_python(*words, cwd=folder, **places)
-
-    return run
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    (tmp_path / "text.txt").write_text(TEXT)
+    write_tasks(tmp_path / "data")
+    places = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "HIDDEN_MODULES": json.dumps(hidden)}
+    return partial(run_python, cwd=tmp_path, **places)
 
 
-@pytest.mark.timeout(900)
+def results_of(core: Callable[..., CompletedProcess[str]], commands: Iterable[str]) -> list[tuple[int, str]]:
+    """Exit code and errors of each command; a tab stands for a space in a word."""
+    words = [[word.replace("\t", " ") for word in command.split(" ")] for command in commands]
+    done = core("-c", RUN, json.dumps(words))
+    assert done.returncode == 0, done.stderr
+    return [(code, errors) for code, errors in json.loads(done.stdout)]
+
+
 def test_the_core_parses_trains_encodes_judges_and_scores(core) -> None:
     sizes = "--encoder.dim 8 --table.dim 8 --loop.batch 8 --loop.max-steps 3"
-    for command in (
+    commands = [
         "parsing.run text.txt --workers 1 --format lines",
         f"multiview.train --start none --views dep,const {sizes}",
         "multiview.encode builtin text.txt --output v.npy",
@@ -81,28 +100,26 @@ def test_the_core_parses_trains_encodes_judges_and_scores(core) -> None:
         "multiview.explain builtin Prices\tfell. Prices\trose.",
         "senteval_runner.run builtin --data data --tasks CR,MRPC,SICK-R,WordContent --protocol fast",
         "parsing.show runs/trees/text",
-    ):
-        words = [word.replace("\t", " ") for word in command.split(" ")]
-        done = core("-m", *words)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    ]
+    for command, (code, errors) in zip(commands, results_of(core, commands), strict=True):
+        assert code == 0, f"{command}\n{errors}"
 
 
-@pytest.mark.parametrize(
-    ("command", "package", "extra"),
-    [
-        ("parsing.run text.txt --const-model benepar_en3 --workers 1 --format lines", "benepar", "parsers"),
-        ("parsing.convert text.txt out --trust-pickle", "supar", "parsers"),
-        ("senteval_runner.run builtin --data data --protocol sklearn", "scikit-learn", "sklearn"),
-        ("multiview.encode all-MiniLM-L6-v2 text.txt", "sentence-transformers", "burt"),
-        ("multiview.serve builtin", "uvicorn", "serve"),
-        ("studies.layers builtin --data data", "pandas", "report"),
-    ],
-)
-def test_a_command_that_needs_an_extra_names_it(core, command: str, package: str, extra: str) -> None:
-    done = core("-m", *command.split())
-    line = f"{package} is not installed: pip install 'multiview-embeddings[{extra}]'"
-    assert done.returncode == 2, done.stderr
-    assert line in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+NEEDED = {
+    "parsing.run text.txt --const-model benepar_en3 --workers 1 --format lines": ("benepar", "parsers"),
+    "parsing.convert text.txt out --trust-pickle": ("supar", "parsers"),
+    "senteval_runner.run builtin --data data --protocol sklearn": ("scikit-learn", "sklearn"),
+    "multiview.encode all-MiniLM-L6-v2 text.txt": ("sentence-transformers", "burt"),
+    "multiview.serve builtin": ("uvicorn", "serve"),
+    "studies.layers builtin --data data": ("pandas", "report"),
+}
+"""Commands, and the package and the extra that each needs."""
+
+
+def test_a_command_that_needs_an_extra_names_it(core) -> None:
+    for (package, extra), (code, errors) in zip(NEEDED.values(), results_of(core, NEEDED), strict=True):
+        line = f"{package} is not installed: pip install 'multiview-embeddings[{extra}]'"
+        assert code == 2 and line in errors.splitlines()[-1] and "Traceback" not in errors, errors
 
 
 def test_the_spacy_component_names_its_extra(core) -> None:

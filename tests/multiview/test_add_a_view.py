@@ -1,15 +1,21 @@
-"""docs/add-a-view.md by its own words: the view trains, encodes and is evaluated, in fresh processes."""
+"""docs/add-a-view.md by its own words: the view trains, encodes and is evaluated."""
 
+import contextlib
+import io
 import json
 import re
 import shlex
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from multiview.encoders import registry
+from runtime.errors import UserError
 from tests.parsing.pipeline.toy_parsers import write_cache
-from tests.test_commands import ROOT, run_fresh
+from tests.test_commands import ROOT, cli_of, run_fresh
 
 PAGE = (ROOT / "docs/add-a-view.md").read_text(encoding="utf-8")
 SMALL = {
@@ -35,16 +41,30 @@ def workplace(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-@pytest.mark.timeout(900)  # seven processes, each imports torch
-def test_the_page_works_as_it_is_printed(workplace, command) -> None:
+@contextlib.contextmanager
+def as_if_fresh() -> Iterator[None]:
+    """As in a process of its own, where nothing has imported the view yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])
+        yield
+    sys.modules.pop("bow", None)
+    for name in [name for name, view in registry._class_of_view.items() if view.__module__ == "bow"]:
+        del registry._class_of_view[name]
+
+
+def run(module: str, *words: str) -> None:
+    with as_if_fresh():
+        assert cli_of(module)([*words]) == 0
+
+
+def test_the_page_works_as_it_is_printed(workplace: Path, capsys) -> None:
     page = PAGE.replace("\\\n", " ")
     lines = [shlex.split(line) for line in re.findall(r"^    python -m (.*)$", page, re.MULTILINE)]
     *lines, study = lines
     assert [line[0] for line in lines] == ["multiview.train", "multiview.encode", "senteval_runner.run"]
     for module, *words in lines:
         words = [word.replace("bow-dep-", "bow-seq-") for word in words]
-        run = command(module, *words, *SMALL.get(module, ()), cwd=workplace)
-        assert run.returncode == 0, run.stderr
+        run(module, *words, *SMALL.get(module, ()))
     model = workplace / "runs/models/bow-seq-laptop"
     assert json.loads((model / "config.json").read_text())["views"] == ["bow", "seq"]
     card = (model / "README.md").read_text()
@@ -59,17 +79,21 @@ def test_the_page_works_as_it_is_printed(workplace, command) -> None:
 
     *before, last = re.findall(r"^    >>> (.*)$", PAGE.replace("bow-dep-", "bow-seq-"), re.MULTILINE)
     program = "\n".join([*before, f"print({last})"])
-    run = run_fresh(program, (), workplace)
-    assert run.returncode == 0 and run.stdout.removesuffix("loaded:\n").strip() in PAGE
+    with as_if_fresh(), contextlib.redirect_stdout(io.StringIO()) as printed:
+        sys.path.insert(0, str(workplace))
+        exec(program, {})
+    assert printed.getvalue().strip() in PAGE
 
+    capsys.readouterr()
     module, *words = study
-    run = command(module, *words, cwd=workplace)
-    assert run.returncode == 0 and "trainings    6, 0 of them begun" in run.stdout, run.stderr
-    assert "bow-dep-fixed-words-corpus-rate-0.001-seed0" in run.stdout and not Path("runs/views").exists()
+    run(module, *words)
+    plan = capsys.readouterr().out
+    assert "trainings    6, 0 of them begun" in plan
+    assert "bow-dep-fixed-words-corpus-rate-0.001-seed0" in plan and not Path("runs/views").exists()
 
     program = program.replace("import bow\n", "")
-    run = run_fresh(program, (), workplace)
-    assert "view 'bow': choose one of bag, " in run.stderr and "needs --plugin" in run.stderr
+    with as_if_fresh(), pytest.raises(UserError, match=r"view 'bow': choose one of bag, .* needs --plugin"):
+        exec(program, {})
     # An installed package names its views.
     (workplace / "bow-1.dist-info").mkdir()
     (workplace / "bow-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: bow\nVersion: 1\n")
