@@ -46,7 +46,7 @@ from tests.senteval_runner.encoders import RandomBag
 from tests.studies import goldens as studies
 
 FILE = Path(__file__).with_name("goldens.json")
-SENTENCES = 8192
+SENTENCES = 2048
 """Of the Brown corpus, where it is at hand."""
 LIMITS = {"losses": 5e-6, "gradients": 5e-5, "norms": 5e-5, "weights": 2e-4}
 """How far a training may be from float64."""

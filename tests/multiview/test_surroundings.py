@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -101,22 +102,39 @@ AROUND = {
 }
 
 
+FEW = SENTENCES[:5]
+UNTRAINED = {"views": "dep,const,seq", "dim": 4, "word_dim": 4, "device": "cpu"}
+
+
+def results(encoder: MultiViewEncoder) -> dict[str, Any]:
+    """What a caller gets from a warm encoder, from one without training, and from the parsers."""
+    return {
+        "structure": encoder.structure_vectors(FEW),
+        "untrained": MultiViewEncoder.untrained(**UNTRAINED).encode(FEW),
+        "explained": str(encoder.explain(*FEW[:2])),
+        "tree": str(parsing.load()(FEW[0])),
+    }
+
+
+@pytest.fixture(scope="module")
+def warm() -> tuple[MultiViewEncoder, dict[str, Any]]:
+    encoder = MultiViewEncoder.load("builtin", "cpu")
+    return encoder, results(encoder)
+
+
 @pytest.mark.parametrize("around", AROUND)
-def test_what_a_caller_sets_for_torch_changes_nothing(around: str, expected, monkeypatch) -> None:
-    some, tree = SENTENCES[:5], str(parsing.load()(SENTENCES[0]))
-    warm = MultiViewEncoder.load("builtin", "cpu")
-    structure, explained = warm.structure_vectors(some), str(warm.explain(*some[:2]))
-    trained = {"views": "dep,const,seq", "dim": 4, "word_dim": 4, "device": "cpu"}
-    vectors = MultiViewEncoder.untrained(**trained).encode(some)
+def test_what_a_caller_sets_for_torch_changes_nothing(around: str, expected, warm) -> None:
+    encoder, before = warm
     with AROUND[around]():
-        cold = MultiViewEncoder.load("builtin", "cpu")
-        for encoder in (warm, cold):
-            np.testing.assert_allclose(encoder.encode(some), expected[:5], atol=1e-5)
-        np.testing.assert_allclose(warm.structure_vectors(some), structure, atol=1e-5)
-        assert float(warm.similarity(expected[0], expected[0])) == pytest.approx(1, abs=1e-6)
-        assert str(warm.explain(*some[:2])) == explained
-        assert str(parsing.load()(SENTENCES[0])) == tree
-        np.testing.assert_allclose(MultiViewEncoder.untrained(**trained).encode(some), vectors, atol=1e-6)
+        for one in (encoder, MultiViewEncoder.load("builtin", "cpu")):
+            np.testing.assert_allclose(one.encode(FEW), expected[:5], atol=1e-5)
+        assert float(encoder.similarity(expected[0], expected[0])) == pytest.approx(1, abs=1e-6)
+        inside = results(encoder)
+    for name, value in before.items():
+        if isinstance(value, str):
+            assert inside[name] == value
+        else:
+            np.testing.assert_allclose(inside[name], value, atol=1e-5)
 
 
 def test_loading_and_encoding_set_nothing_that_other_threads_see(expected, monkeypatch) -> None:
