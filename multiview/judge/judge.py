@@ -38,6 +38,7 @@ Text = str | tuple[str, ...]
 JUDGE_FOLDER = Path(__file__).parent
 """The folder of the judges in the package."""
 BATCH = 512
+_OUTER_QUOTES = re.compile(r"['\"“”„«»](?:(?<!\w.)|(?!\w))")
 UNHEEDED = " (but the probability is above .5: look at this pair)"
 CHECKS = Path(__file__).with_name("checks.tsv")
 """Pairs, with labels, that every judge should know; no judge was fitted on them."""
@@ -229,18 +230,25 @@ class Judge:
         if not pair_list:
             return []
         pair_facts, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
-        has_no_words = (pair_facts.facts.word_count[pair_facts.row_n2] == 0).any(axis=1)
-        is_same = [_normalise(a) == _normalise(b) for a, b in pair_list]
-        is_certain_n = differs_in_one_thing(numbers_nF)
-        is_certain_n |= [bool(exchanged_or_limited(_string_of(a), _string_of(b))) for a, b in pair_list]
-        chance_n = np.minimum(self.weights.probabilities(numbers_nF), np.where(is_certain_n, MOST, 1))
-        chance_n[has_no_words] = 0.0
-        chance_n[is_same] = 1.0
+        chance_n = chances(self.weights, pair_list, pair_facts, numbers_nF)
         numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
         return [
             Judgement(a, b, float(chance_n[pair]), numbers[pair], pair_facts, pair)
             for pair, (a, b) in enumerate(pair_list)
         ]
+
+
+def chances(
+    weights: Weights, pairs: Sequence[tuple[Text, Text]], pair_facts: PairFacts, numbers_nF: Floats
+) -> Floats:
+    """Return the probability of each pair by its numbers, and by the rules where one settles it: [n]."""
+    has_no_words = (pair_facts.facts.word_count[pair_facts.row_n2] == 0).any(axis=1)
+    is_certain_n = differs_in_one_thing(numbers_nF)
+    is_certain_n |= [bool(exchanged_or_limited(_string_of(a), _string_of(b))) for a, b in pairs]
+    chance_n = np.minimum(weights.probabilities(numbers_nF), np.where(is_certain_n, MOST, 1))
+    chance_n[has_no_words] = 0.0
+    chance_n[[_normalise(a) == _normalise(b) for a, b in pairs]] = 1.0
+    return chance_n
 
 
 def _read_labelled(
@@ -269,7 +277,7 @@ def _string_of(text: Text) -> str:
 def _normalise(text: Text) -> str:
     """Take off capitals, print forms, quotation marks, blanks beyond one, and a full stop or ! at the end."""
     words = plain(_string_of(text)).casefold()
-    return re.sub(r"(?<!\w)['\"“”„«»]|['\"“”„«»](?!\w)", "", words).rstrip(" .!") or words
+    return _OUTER_QUOTES.sub("", words).rstrip(" .!") or words
 
 
 @loading()

@@ -6,6 +6,7 @@ The judge reads texts so written, so that 7 pm is 19:00, and 5 kg and 5 g differ
 import html
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 _MONTHS = [
     "January",
@@ -43,12 +44,13 @@ _UNIT_OF = {
     for unit, factor in units.items()
     for form in (unit, f"{unit}s" if len(unit) > 2 else unit)
 }
-_NUMBER = r"(?<![\w.,:/-])(\d+(?:\.\d+)?)"
+_NUMBER = r"(\d(?<![\w.,:/-].)\d*(?:\.\d+)?)"
 _LONG_UNITS = "|".join(re.escape(unit) for unit in sorted(_UNIT_OF, key=len, reverse=True) if len(unit) > 1)
 _LETTERS = "|".join(unit for unit in _UNIT_OF if len(unit) == 1 and unit.isalpha())
 _NEGATED = "do|does|did|is|are|was|were|has|have|had|would|could|should|must|ca|wo"
+_NEGATED += f"|{_NEGATED.title()}"
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in _MONTHS) + "|Sept"
-_ORDINAL = r"(\d{1,2})(?:st|nd|rd|th)\b"
+_ORDINAL = r"(\d(?<!\w.)\d?)(?:st|nd|rd|th)\b"
 
 
 def _plain_number(number: float) -> str:
@@ -91,39 +93,43 @@ def _money(match: re.Match[str]) -> str:
 
 
 Replacement = str | Callable[[re.Match[str]], str]
-_FORMS: tuple[tuple[str, Replacement], ...] = (
-    (rf"\b({_NEGATED})n(?: ?['’]? ?)t\b(?!')", r"\1n't"),
-    (rf"\b({_NEGATED.title()})n(?: ?['’]? ?)t\b(?!')", r"\1n't"),
-    (r"\b[Ii]m\b", "I'm"),
-    (r"(?<![\w.,])(\d{1,3}),(\d{3})(?:,(\d{3}))?(?![\w,])", lambda found: "".join(found.groups(""))),
-    (r"\b(\d{4})-(\d\d)-(\d\d)\b", _iso_date),
-    (rf"\b{_ORDINAL}(?= (?:of )?(?:{_MONTH})\b)", r"\1"),
-    (rf"\b((?:{_MONTH})\.?) {_ORDINAL}", r"\1 \2"),
-    (rf"\b({_MONTH})\b\.?(?= \d)|(?<=\d )({_MONTH})\b", _month),
-    (rf"\b({'|'.join(_DAYS)})\b(?:\.(?= [a-z\d]))?", lambda found: _DAYS[found[1]]),
-    (r"\b(\d{1,2})(?::(\d\d))? ?([AaPp])\.?[Mm]\b(?:\.(?= ?[a-z,;)]))?", _clock),
-    (r"\b(\d{1,2})()(?: o'clock)? in the (?:(?=m)(?:morning)|(?=[ae])(?:afternoon|evening))\b",
+_FORMS: tuple[tuple[str, str, Replacement], ...] = (
+    (r"n ?['’]? ?t\b", rf"\b({_NEGATED})n(?: ?['’]? ?)t\b(?!')", r"\1n't"),
+    ("[Ii]m", r"\b[Ii]m\b", "I'm"),
+    ("0", r"(\d(?<![\w.,].)\d{0,2}),(\d{3})(?:,(\d{3}))?(?![\w,])", lambda found: "".join(found.groups(""))),
+    ("0", r"(\d(?<!\w.)\d{3})-(\d\d)-(\d\d)\b", _iso_date),
+    ("0", rf"{_ORDINAL}(?= (?:of )?(?:{_MONTH})\b)", r"\1"),
+    (_MONTH, rf"\b((?:{_MONTH})\.?) {_ORDINAL}", r"\1 \2"),
+    (_MONTH, rf"\b({_MONTH})\b\.?(?= \d)|(?<=\d )({_MONTH})\b", _month),
+    ("Mon|Tue|Wed|Thu|Fri", rf"\b({'|'.join(_DAYS)})\b(?:\.(?= [a-z\d]))?", lambda found: _DAYS[found[1]]),
+    ("0", r"(\d(?<!\w.)\d?)(?::(\d\d))? ?([AaPp])\.?[Mm]\b(?:\.(?= ?[a-z,;)]))?", _clock),
+    ("0", r"(\d(?<!\w.)\d?)()(?: o'clock)? in the (?:(?=m)(?:morning)|(?=[ae])(?:afternoon|evening))\b",
      _clock_of_day),
-    (r"\b(\d):(\d\d)\b", r"0\1:\2"),
-    (r"\bnoon\b", "12:00"),
-    (r"\bmidnight\b", "00:00"),
-    (r"\bv(\d+(?:\.\d+)*)\b", r"version \1"),
-    (r"([$£€¥]) ?(\d+(?:\.\d+)?)( ?[kK]\b| thousand\b| million\b| billion\b)?",
-     _money),
-    (rf"{_NUMBER} ?([kK]|thousand|million|billion|trillion)\b", _scaled),
-    (rf"{_NUMBER}[ -]?({_LONG_UNITS})\b", _amount),
-    (rf"{_NUMBER} ?(%)", _amount),
-    (rf"{_NUMBER} ({_LETTERS})\b(?!['’.]\w)", _amount),
+    ("0", r"(\d(?<!\w.)):(\d\d)\b", r"0\1:\2"),
+    ("noon", r"\bnoon\b", "12:00"),
+    ("midnight", r"\bmidnight\b", "00:00"),
+    (r"v\d", r"\bv(\d+(?:\.\d+)*)\b", r"version \1"),
+    ("0", r"([$£€¥]) ?(\d+(?:\.\d+)?)( ?[kK]\b| thousand\b| million\b| billion\b)?", _money),
+    ("0", rf"{_NUMBER} ?([kK]|thousand|million|billion|trillion)\b", _scaled),
+    ("0", rf"{_NUMBER}[ -]?({_LONG_UNITS})\b", _amount),
+    ("0", rf"{_NUMBER} ?(%)", _amount),
+    ("0", rf"{_NUMBER} ({_LETTERS})\b(?!['’.]\w)", _amount),
 )  # fmt: skip
-TABLES = ([pattern for pattern, _ in _FORMS], _UNITS, _SCALES, _DAYS, _CURRENCIES)
-"""The tables by which texts are written in one form."""
-_PATTERNS = [(re.compile(pattern), replacement) for pattern, replacement in _FORMS]
+"""What a text has before a form is looked for, found fast, 0 for a digit; the form; and what stands for it.
+
+Forms begin with a digit where they can, and look behind it only then: so they are found several times faster.
+"""
+_PATTERNS = [(re.compile(mark), re.compile(pattern), replacement) for mark, pattern, replacement in _FORMS]
+_DIGIT = re.compile(r"\d")
 
 
+@lru_cache(1 << 14)
 def in_one_form(text: str) -> str:
     """Write a text's amounts, times, dates, versions and contractions in one form: 19:00 for 7 pm."""
     if "&" in text:
         text = html.unescape(text)
-    for pattern, replacement in _PATTERNS:
-        text = pattern.sub(replacement, text)
+    has_digit = _DIGIT.search(text)
+    for mark, pattern, replacement in _PATTERNS:
+        if has_digit if mark.pattern == "0" else mark.search(text):
+            text = pattern.sub(replacement, text)
     return text
