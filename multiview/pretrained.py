@@ -111,8 +111,10 @@ def check_vectors(
 
 def unit_rows(rows: Float) -> Float:
     """Scale rows of any length to length 1; a zero row stays zero."""
-    safe_rows = rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0), 1e-12)
-    unit: Float = safe_rows / np.maximum(np.linalg.norm(safe_rows, axis=1, keepdims=True), 1e-12)
+    least, most = (part(axis=1, keepdims=True, initial=0) for part in (rows.min, rows.max))
+    unit: Float = rows / np.maximum(np.maximum(most, -least), 1e-12)
+    length = np.sqrt(np.add.reduce(unit * unit, axis=1, keepdims=True))  # as np.linalg.norm, but no copies
+    unit /= np.maximum(length, 1e-12)
     return unit
 
 

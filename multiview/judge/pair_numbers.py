@@ -126,11 +126,11 @@ class Arcs(Items):
         self.is_moved: Flags = (self.match == 0) & _is_in(self.dependent, other.dependent[is_lone_there])
 
 
-def _is_in(key: Ints, others: Ints) -> Flags:
+def _is_in(key: Ints, others: Ints, *, is_sorted: bool = False) -> Flags:
     """Tell which keys are among others, as np.isin does, faster for keys nearly in order."""
     if not len(others):
         return np.zeros(len(key), bool)
-    others = np.sort(others)
+    others = others if is_sorted else np.sort(others)
     place = np.searchsorted(others, key)
     is_in: Flags = others[np.minimum(place, len(others) - 1)] == key
     return is_in
@@ -145,8 +145,10 @@ def _items_of_pairs(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
 
 def _match(key: Ints, sign: Ints, other_key: Ints, other_sign: Ints) -> Ints:
     """Return 1 where the other side has the key, -1 where it has it with the other sign only, else 0."""
-    there = 2 * other_key + (other_sign > 0)
-    has_same, has_other_sign = (_is_in(2 * key + (wanted > 0), there) for wanted in (sign, -sign))
+    there = np.sort(2 * other_key + (other_sign > 0))
+    has_same, has_other_sign = (
+        _is_in(2 * key + (wanted > 0), there, is_sorted=True) for wanted in (sign, -sign)
+    )
     return np.where(has_same, 1, -has_other_sign.astype(np.int64))
 
 
@@ -175,8 +177,12 @@ class Comparison:
     def __init__(self, pairs: PairFacts, table: WordTable) -> None:
         self.pairs = pairs
         texts = [form.text for form in pairs.forms.forms]
-        rank = table.vocabulary.lookup([text.lower() for text in texts])
-        self.vectors: Vectors = unit_rows(table.rows(0, table.vocabulary.lookup(texts)).float().cpu().numpy())
+        row_U = table.vocabulary.lookup(texts)
+        self.vectors: Vectors = unit_rows(table.rows(0, row_U).float().cpu().numpy())
+        rank = row_U.copy()
+        for place, text in enumerate(texts):
+            if not text.islower():
+                rank[place] = table.vocabulary.row(text.lower())
         self.rarity = np.log1p(np.minimum(rank, LAST_RANK)).astype(np.float64)
         self.words = Words(pairs, 0), Words(pairs, 1)
         self.arcs = Arcs(pairs, 0), Arcs(pairs, 1)

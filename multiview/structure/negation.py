@@ -92,7 +92,8 @@ class WordTrees:
         words, self.word_N = batch.distinct_words()
         self.types = list(map(plain, words))
         self.lower_types = [word.lower() for word in self.types]
-        self.has_letters_N = np.array([any(map(str.isalnum, word)) for word in self.types], bool)[self.word_N]
+        has_letters_U = [word.isalnum() or any(map(str.isalnum, word)) for word in self.types]
+        self.has_letters_N = np.array(has_letters_U, bool)[self.word_N]
         self.relation_N = relation_bits(batch.relations)[batch.relation]
         self.parent_N = parents(batch.head, batch.sentence_offsets)
 

@@ -76,11 +76,12 @@ class Vocabulary:
     def row(self, word: str) -> int:
         """Return the table row of a word type."""
         word = plain(word)
+        if self.case != "lower" and word in self.row_of:
+            return self.row_of[word]
         lower = word.lower()
-        variants = [word if self.case == "exact" else lower]
-        if self.case == "backoff":
-            variants = [word, lower, word.capitalize(), word.upper()]
-        for variant in variants:
+        if self.case != "exact" and lower in self.row_of:
+            return self.row_of[lower]
+        for variant in (word.capitalize(), word.upper()) if self.case == "backoff" else ():
             if variant in self.row_of:
                 return self.row_of[variant]
         if not self.buckets:

@@ -64,8 +64,10 @@ def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
 
 def word_flags(words: Sequence[str]) -> NDArray[np.int64]:
     """Return the sets that each word belongs to, as bits: int64 [U]."""
-    plain_words = [plain(word).lower() for word in words]
-    flags = [_BITS_OF_WORD[word] | (WORD.ING if word.endswith("ing") else 0) for word in plain_words]
+    bits, ing, flags = _BITS_OF_WORD, WORD.ING, []
+    for word in words:
+        plain_word = plain(word).lower()
+        flags.append(bits.get(plain_word, 0) | (ing if plain_word.endswith("ing") else 0))
     return np.array(flags, np.int64)
 
 
