@@ -31,7 +31,7 @@ _DIGITS = {word: str(value) for value, word in enumerate(_NUMBER_WORDS.split())}
 _PARTICLES = {*PARTICLES, *PARTICLES.values()}
 _ENDINGS = {"ies": "y", "ied": "y", "es": "", "s": "", "ed": "", "ing": ""}
 """Endings of inflected forms, each with what stands there in the base."""
-_POLES_OF_FUNCTION_WORDS: dict[str, Poles] = {
+_FURTHER_POLES: dict[str, Poles] = {
     "on": {"disable|enable": -1},  # off is its minus
     "up": {"decrease|increase": -1, "fall|rise": -1, "lower|raise": -1},  # down is its minus
     **{"before": {"after|before": -1}, "after": {"after|before": 1}},
@@ -40,8 +40,12 @@ _POLES_OF_FUNCTION_WORDS: dict[str, Poles] = {
     **{"must": {"may|must": -1}, "may": {"may|must": 1}},
     **{"above": {"above|below": 1}, "below": {"above|below": -1}},
     **{"over": {"over|under": 1}, "under": {"over|under": -1}},
+    **{"activate": {"disable|enable": -1}, "successful": {"fail|succeed": -1}},
+    **{"mandatory": {"mandatory|optional": 1}, "optional": {"mandatory|optional": -1}},
+    **{word: {"mandatory|optional": 1} for word in ("required", "compulsory", "necessary")},
 }
-"""Poles of function words and particles; *enable* and *turn off* are opposed by the first."""
+"""Poles of function words, particles, and words that agree with others; by the first *enable* and *turn off*
+are opposed, *not successful* and *fail* agree."""
 TABLES = (_DIGITS, _ENDINGS, MAX_WORDS)
 """The tables by which words are compared."""
 
@@ -83,9 +87,9 @@ class FormTable:
         for word in words:
             if word not in self._place:
                 self._place[word] = len(self.forms)
-                base, sign = base_of(word)
+                base, sign, word_class = _read_word(word)
                 base_number = self.bases.setdefault(base, len(self.bases))
-                self.forms.append(Form(word, base, base_number, sign, _class_of(word)))
+                self.forms.append(Form(word, base, base_number, sign, word_class))
         return np.array([self._place[word] for word in words], np.int64)
 
     def columns(self) -> tuple[Ints, Ints]:
@@ -104,6 +108,10 @@ def _class_of(word: str) -> WordClass:
 
 
 @lru_cache(1 << 17)
+def _read_word(word: str) -> tuple[str, int, WordClass]:
+    return *base_of(word), _class_of(word)
+
+
 def base_of(word: str) -> tuple[str, int]:
     """Return what forms of a word have in common, and its sign: two is 2, cats is cat, off is minus on."""
     base, sign = base_and_sign(word.lower())
@@ -115,18 +123,18 @@ def base_of(word: str) -> tuple[str, int]:
 
 
 def all_poles(base: str) -> Poles:
-    """Return the poles of a base; function words and particles have some that only the judge reads."""
-    return poles(base) | _poles_of_function_bases().get(base, {})
+    """Return the poles of a base, with those that only the judge reads."""
+    return poles(base) | _further_poles().get(base, {})
 
 
 def is_polar(base: str) -> bool:
     """Tell whether a word is compared for its poles though it may be no content word."""
-    return base in _poles_of_function_bases()
+    return base in _further_poles()
 
 
 @cache
-def _poles_of_function_bases() -> dict[str, Poles]:
-    return {base_of(word)[0]: word_poles for word, word_poles in _POLES_OF_FUNCTION_WORDS.items()}
+def _further_poles() -> dict[str, Poles]:
+    return {base_of(word)[0]: word_poles for word, word_poles in _FURTHER_POLES.items()}
 
 
 def _stem(word: str) -> str:
@@ -168,14 +176,15 @@ class Facts(NamedTuple):
 
 def _read_facts(batch: Batch, forms: FormTable) -> Facts:
     trees = WordTrees(batch)
-    form_N = forms.add(trees.types)[trees.word_N]
-    class_N = np.array([form.word_class for form in forms.forms], np.int64)[form_N]
+    form_U = forms.add(trees.types)
+    form_N = form_U[trees.word_N]
+    class_N = np.array([forms.forms[form].word_class for form in form_U], np.int64)[trees.word_N]
     arcs = trees.canonical_arcs()
     sign_N = trees.negation_signs(arcs, with_particles=False).astype(np.int64)
 
     token_N = np.arange(len(form_N))
     is_content_N = np.isin(token_N, trees.content_tokens())
-    has_digit_U = np.array([any(map(str.isdigit, word)) for word in trees.types], bool)
+    has_digit_U = np.array([not w.isalpha() and any(map(str.isdigit, w)) for w in trees.types], bool)
     is_content_N |= has_digit_U[trees.word_N]
     position_N = token_N - np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
     class_N[(position_N == 0) & (class_N == WordClass.NAME)] = WordClass.NONE

@@ -21,7 +21,7 @@ from corpora.sentences import describe_value, read_elements, read_pairs
 from multiview.judge.certain import MOST, differs_in_one_thing, exchanged_or_limited
 from multiview.judge.long_texts import where_they_differ
 from multiview.judge.thresholds import Threshold, choose_threshold
-from multiview.judge.typed import in_one_form
+from multiview.judge.typed import asked_alike, in_one_form
 from multiview.judge.weights import NUMBERS, Floats, Weights
 from runtime.cli import LOGGER
 from runtime.errors import UserError
@@ -267,7 +267,10 @@ def _read_labelled(
 
 def _as_read(a: Text, b: Text) -> tuple[Text, Text]:
     """Return two texts in one form, tokens as they are; of long ones the sentences in which they differ."""
-    return where_they_differ(*(in_one_form(text) if isinstance(text, str) else text for text in (a, b)))
+    a, b = (in_one_form(text) if isinstance(text, str) else text for text in (a, b))
+    if isinstance(a, str) and isinstance(b, str):
+        a, b = asked_alike(a, b)
+    return where_they_differ(a, b)
 
 
 def _string_of(text: Text) -> str:

@@ -1,12 +1,15 @@
-"""Writes what people type in several ways in one: amounts, times, dates, versions and contractions.
+"""Writes what people type in several ways in one: amounts, times, dates, versions, contractions, questions.
 
-The judge reads texts so written, so that 7 pm is 19:00, and 5 kg and 5 g differ by their number alone.
+The judge reads texts so written, so that 7 pm is 19:00, 5 kg and 5 g differ by their number alone, and "Is it
+possible to" and "Am I able to" ask what "Can I" asks.
 """
 
+import csv
 import html
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from pathlib import Path
 
 _MONTHS = [
     "January",
@@ -73,6 +76,10 @@ def _clock(match: re.Match[str]) -> str:
     return f"{hour % 12 + 12 * (match[3] in 'pP'):02}:{minute:02}"
 
 
+def _digits(match: re.Match[str]) -> str:
+    return "".join(match.groups(""))
+
+
 def _month(match: re.Match[str]) -> str:
     return next(month for month in _MONTHS if month[:3] == match[0][:3])
 
@@ -93,43 +100,72 @@ def _money(match: re.Match[str]) -> str:
 
 
 Replacement = str | Callable[[re.Match[str]], str]
+_TYPED = (
+    rf"[$£€¥:%]|\d(?:,\d|-\d|(?:st|nd|rd|th)\b| ?[AaPp]\.?[Mm]\b|(?: o'clock)? in the"
+    rf"|[ -]?(?:{_LONG_UNITS}|{_LETTERS}|[kK]|thousand|million|billion|trillion)\b)"
+)
+_NAMED = "|".join(month[:3] for month in _MONTHS)
 _FORMS: tuple[tuple[str, str, Replacement], ...] = (
     (r"n ?['’]? ?t\b", rf"\b({_NEGATED})n(?: ?['’]? ?)t\b(?!')", r"\1n't"),
     ("[Ii]m", r"\b[Ii]m\b", "I'm"),
-    ("0", r"(\d(?<![\w.,].)\d{0,2}),(\d{3})(?:,(\d{3}))?(?![\w,])", lambda found: "".join(found.groups(""))),
-    ("0", r"(\d(?<!\w.)\d{3})-(\d\d)-(\d\d)\b", _iso_date),
-    ("0", rf"{_ORDINAL}(?= (?:of )?(?:{_MONTH})\b)", r"\1"),
-    (_MONTH, rf"\b((?:{_MONTH})\.?) {_ORDINAL}", r"\1 \2"),
-    (_MONTH, rf"\b({_MONTH})\b\.?(?= \d)|(?<=\d )({_MONTH})\b", _month),
+    (_TYPED, r"(\d(?<![\w.,].)\d{0,2}),(\d{3})(?:,(\d{3}))?(?![\w,])", _digits),
+    (_TYPED, r"(\d(?<!\w.)\d{3})-(\d\d)-(\d\d)\b", _iso_date),
+    (_TYPED, rf"{_ORDINAL}(?= (?:of )?(?:{_MONTH})\b)", r"\1"),
+    (_NAMED, rf"\b((?:{_MONTH})\.?) {_ORDINAL}", r"\1 \2"),
+    (_NAMED, rf"\b({_MONTH})\b\.?(?= \d)|(?<=\d )({_MONTH})\b", _month),
     ("Mon|Tue|Wed|Thu|Fri", rf"\b({'|'.join(_DAYS)})\b(?:\.(?= [a-z\d]))?", lambda found: _DAYS[found[1]]),
-    ("0", r"(\d(?<!\w.)\d?)(?::(\d\d))? ?([AaPp])\.?[Mm]\b(?:\.(?= ?[a-z,;)]))?", _clock),
-    ("0", r"(\d(?<!\w.)\d?)()(?: o'clock)? in the (?:(?=m)(?:morning)|(?=[ae])(?:afternoon|evening))\b",
-     _clock_of_day),
-    ("0", r"(\d(?<!\w.)):(\d\d)\b", r"0\1:\2"),
+    (_TYPED, r"(\d(?<!\w.)\d?)(?::(\d\d))? ?([AaPp])\.?[Mm]\b(?:\.(?= ?[a-z,;)]))?", _clock),
+    (_TYPED, r"(\d(?<!\w.)\d?)(?: o'clock)? in the (?:morning|afternoon|evening)\b", _clock_of_day),
+    (_TYPED, r"(\d(?<!\w.)):(\d\d)\b", r"0\1:\2"),
     ("noon", r"\bnoon\b", "12:00"),
     ("midnight", r"\bmidnight\b", "00:00"),
     (r"v\d", r"\bv(\d+(?:\.\d+)*)\b", r"version \1"),
-    ("0", r"([$£€¥]) ?(\d+(?:\.\d+)?)( ?[kK]\b| thousand\b| million\b| billion\b)?", _money),
-    ("0", rf"{_NUMBER} ?([kK]|thousand|million|billion|trillion)\b", _scaled),
-    ("0", rf"{_NUMBER}[ -]?({_LONG_UNITS})\b", _amount),
-    ("0", rf"{_NUMBER} ?(%)", _amount),
-    ("0", rf"{_NUMBER} ({_LETTERS})\b(?!['’.]\w)", _amount),
+    (_TYPED, r"([$£€¥]) ?(\d+(?:\.\d+)?)( ?[kK]\b| thousand\b| million\b| billion\b)?", _money),
+    (_TYPED, rf"{_NUMBER} ?([kK]|thousand|million|billion|trillion)\b", _scaled),
+    (_TYPED, rf"{_NUMBER}[ -]?({_LONG_UNITS})\b", _amount),
+    (_TYPED, rf"{_NUMBER} ?(%)", _amount),
+    (_TYPED, rf"{_NUMBER} ({_LETTERS})\b(?!['’.]\w)", _amount),
 )  # fmt: skip
-"""What a text has before a form is looked for, found fast, 0 for a digit; the form; and what stands for it.
+"""What a text has before a form is looked for; the form; and what is written in its place.
 
 Forms begin with a digit where they can, and look behind it only then: so they are found several times faster.
 """
-_PATTERNS = [(re.compile(mark), re.compile(pattern), replacement) for mark, pattern, replacement in _FORMS]
-_DIGIT = re.compile(r"\d")
+_MARKS = [*map(re.compile, dict.fromkeys(mark for mark, _, _ in _FORMS))]
+_PATTERNS = [(_MARKS.index(re.compile(mark)), re.compile(pattern), form) for mark, pattern, form in _FORMS]
+QUESTIONS = Path(__file__).with_name("questions.tsv")
+"""Ways to ask, and other function words, each with what a text has in lower case, a form and an example."""
+with open(QUESTIONS, encoding="utf-8", newline="") as _stream:
+    _QUESTIONS = [
+        (row["marks"].split("|"), re.compile(row["pattern"], re.IGNORECASE), row["form"])
+        for row in csv.DictReader(_stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+    ]
 
 
 @lru_cache(1 << 14)
 def in_one_form(text: str) -> str:
-    """Write a text's amounts, times, dates, versions and contractions in one form: 19:00 for 7 pm."""
+    """Write amounts, times, dates, versions, contractions and what begins a question in one form."""
     if "&" in text:
         text = html.unescape(text)
-    has_digit = _DIGIT.search(text)
-    for mark, pattern, replacement in _PATTERNS:
-        if has_digit if mark.pattern == "0" else mark.search(text):
-            text = pattern.sub(replacement, text)
+    found = [mark.search(text) for mark in _MARKS]
+    if any(found):
+        for mark, pattern, replacement in _PATTERNS:
+            if found[mark]:
+                text = pattern.sub(replacement, text)
+    lower_text = text.lower()
+    for parts, pattern, form in _QUESTIONS:
+        if any(part in lower_text for part in parts):
+            text = pattern.sub(form, text)
     return text
+
+
+_SITUATION = re.compile(
+    r"^(?:I|We)(?:['’]ve| have)?(?: just)? \w+ ((?:my|our|the)(?: [\w-]+){1,2})[,.;] (?:and |but |so )?"
+    r"((?:how|where|what|when|why|can|could|is|do|does|may)\b.*?) (?:it|that)\b(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def asked_alike(a: str, b: str) -> tuple[str, str]:
+    """Leave out what one of two texts tells before it asks: I forgot my password, how do I reset *it*?"""
+    asked = [_SITUATION.sub(r"\2 \1\3", text) for text in (a, b)]
+    return (asked[0], asked[1]) if (asked[0] == a) != (asked[1] == b) else (a, b)

@@ -10,7 +10,7 @@ from corpora.inputs import read_table
 from multiview.judge import Judge
 from multiview.judge.certain import MOST
 from multiview.judge.judge import JUDGE_FOLDER, read_numbers
-from multiview.judge.typed import in_one_form
+from multiview.judge.typed import QUESTIONS, asked_alike, in_one_form
 from multiview.judge.weights import Weights
 
 KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
@@ -41,6 +41,32 @@ KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
 def test_forms(typed: str, form: str | None) -> None:
     assert in_one_form(typed) == (typed if form is None else form)
     assert in_one_form(in_one_form(typed)) == in_one_form(typed)
+
+
+def test_questions_are_asked_in_one_form() -> None:
+    for row in read_table(QUESTIONS, ("example", "read as")):
+        assert in_one_form(row.cells[0]) == row.cells[1] == in_one_form(row.cells[1])
+    for kept in (
+        "He tried to please the crowd.",
+        "She knows how to swim.",
+        "It went with no more delay.",
+        "That way to go.",
+    ):
+        assert in_one_form(kept) == kept
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "read"),
+    [
+        ("I forgot my password, how do I reset it?", "Reset my password.", "how do I reset my password?"),
+        ("We've lost the master key. Can it be copied?", "A key?", "Can the master key be copied?"),
+        ("I lost my card. How do I block it?", "I found my card. How do I block it?", None),
+        ("I have a car, how do I sell it?", "How do I sell my car?", None),
+    ],
+)
+def test_what_one_text_tells_before_it_asks_is_left_out(told: str, asked: str, read: str | None) -> None:
+    assert asked_alike(told, asked) == (told if read is None else read, asked)
+    assert asked_alike(asked, told) == (asked, told if read is None else read)
 
 
 def test_kinds_of_pairs() -> None:
