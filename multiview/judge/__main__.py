@@ -3,12 +3,14 @@
     python -m multiview.judge "How do I enable 2FA?" "How do I disable 2FA?"
     python -m multiview.judge pairs.tsv
     python -m multiview.judge pairs.tsv --labels
+    python -m multiview.judge pairs.tsv --similarity
 
 A file has two sentences a row, with a tab between them, and perhaps a label, 1 where both say the same, else
 0. A first line may name the columns, ``sentence1``, ``sentence2`` and ``label``, perhaps among others. For
 each row the command prints the probability, both sentences and the reasons; with labels the last line
 says how often they are met. ``--labels`` prints instead which share of the accepted pairs say the same, and
 which share of those that do are accepted, for thresholds; and draws the curve to ``pairs.tsv.png``.
+``--similarity`` prints, before the probability, how alike the sentences are, from 0 to 1.
 """
 
 import os
@@ -44,6 +46,10 @@ class JudgeConfig:
     """pairs; pairs-with-mrpc, for research only; or the JSON file of a judge of your own."""
     labels: bool = False
     """Print precision against hit rate of a file with labels, and draw it to FILE.png."""
+    similarity: bool = False
+    """Print how alike the sentences are, from 0 to 1, and the slots of two sentences."""
+    weights: str = "free"
+    """Of similarity: free; rated, for research only; or a JSON file."""
 
 
 def read_file(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
@@ -114,7 +120,12 @@ def show_curve(probabilities: Sequence[float], labels: Sequence[int], picture: P
 def main(config: JudgeConfig) -> None:
     """Print judgements."""
     if config.b is not None:
-        for line in str(Judge.load(config.judge)(config.a, config.b)).split("\n"):
+        judgement = Judge.load(config.judge, similarity=config.weights)(config.a, config.b)
+        text = str(judgement)
+        if config.similarity:
+            slots = [f"  {slot} {cosine:.2f}" for slot, cosine in judgement.slots.items()]
+            text = "\n".join([f"{judgement.similarity:.2f} alike; {text}", *slots])
+        for line in text.split("\n"):
             print(printable(line))
         return
     if not os.path.exists(config.a):  # unlike Path.exists, false for a sentence longer than a name may be
@@ -123,13 +134,14 @@ def main(config: JudgeConfig) -> None:
     if config.labels and len(set(labels)) < 2:
         raise UserError(f"{config.a}: --labels needs labels, 0 and 1")
     picture = output_file(Path(f"{config.a}.png")) if config.labels else None
-    judgements = Judge.load(config.judge).pairs(pairs)
+    judgements = Judge.load(config.judge, similarity=config.weights).pairs(pairs)
     if picture is not None:
         show_curve([judgement.probability for judgement in judgements], labels, picture)
         return
     for (a, b), judgement in zip(pairs, judgements, strict=True):
         cells = (f"{judgement.probability:.4f}", a, b, "; ".join(judgement.shown_reasons))
-        print(*map(printable, cells), sep="\t")
+        shown = (f"{judgement.similarity:.4f}", *cells) if config.similarity else cells
+        print(*map(printable, shown), sep="\t")
     if labels:
         print(agreement([judgement.probability for judgement in judgements], labels))
 

@@ -19,10 +19,10 @@ from corpora.characters import plain
 from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
 from multiview.judge.certain import MOST, differs_in_one_thing, exchanged_or_limited
-from multiview.judge.long_texts import where_they_differ
+from multiview.judge.long_texts import as_read
+from multiview.judge.similarity import Together, weights_of
 from multiview.judge.thresholds import Threshold, choose_threshold
-from multiview.judge.typed import asked_alike, in_one_form
-from multiview.judge.weights import NUMBERS, Floats, Weights
+from multiview.judge.weights import NUMBERS, SLOTS, Floats, Weights
 from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import path_of
@@ -62,7 +62,7 @@ def read_numbers(
         from multiview.pretrained import check_vectors, unit_rows
         from runtime.device import torch_threads
 
-    pairs = [_as_read(*pair) for pair in pairs]
+    pairs = [as_read(*pair) for pair in pairs]
     places: dict[Text, int] = {}
     place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs], np.int64)
     texts = list(places)
@@ -86,8 +86,19 @@ class Judgement:
     """The probability that both say the same."""
     numbers: dict[str, float] = field(hash=False)
     """The pair's numbers, by the names in :data:`NUMBERS`."""
-    _facts: PairFacts = field(repr=False, compare=False)
+    _together: Together = field(repr=False, compare=False)
     _pair: int = field(repr=False, compare=False)
+
+    @property
+    def similarity(self) -> float:
+        """How alike both are, from 0 to 1; computed for all pairs of a call when it is asked for one."""
+        return float(self._together.compared[0][self._pair])
+
+    @property
+    def slots(self) -> dict[str, float]:
+        """The cosine of each slot that both sentences fill, such as agent."""
+        cosines = self._together.compared[1][self._pair].tolist()
+        return {slot: cosine for slot, cosine in zip(SLOTS, cosines, strict=True) if cosine}
 
     @cached_property
     def reasons(self) -> list[Reason]:
@@ -96,7 +107,7 @@ class Judgement:
             from multiview.judge.reasons import reasons_of
 
         return reasons_of(
-            self._facts, self._pair, exchanged_or_limited(_string_of(self.a), _string_of(self.b))
+            self._together.facts, self._pair, exchanged_or_limited(_string_of(self.a), _string_of(self.b))
         )
 
     @property
@@ -117,18 +128,29 @@ class Judge:
 
     ``source``, ``builtin`` by default, parses the sentences and has the vectors of the words. ``encoder``
     computes the meanings by ``encode(list of str) -> [n, D]``; without one they are the sums of the words.
+    ``similarity`` names the weights of how alike two sentences are, in which ``encoder`` has no part.
     """
 
-    def __init__(self, weights: Weights, encoder: Any = None, source: Any = None) -> None:
-        self.weights, self.encoder = weights, encoder
+    def __init__(
+        self, weights: Weights, encoder: Any = None, source: Any = None, similarity: str | Path = "free"
+    ) -> None:
+        self.weights, self.encoder, self.similarity_weights = weights, encoder, similarity
         self.source = _source_for(encoder, source)
 
     @classmethod
     @loading()
-    def load(cls, name: str | Path = "pairs", *, encoder: Any = None, source: Any = None) -> Self:
+    def load(
+        cls,
+        name: str | Path = "pairs",
+        *,
+        encoder: Any = None,
+        source: Any = None,
+        similarity: str | Path = "free",
+    ) -> Self:
         """Load the judge in the package, ``pairs``, or ``pairs-with-mrpc``, or the file of another.
 
-        A file that is missing, and a judge that was fitted beside another encoder, are a UserError.
+        Weights of ``similarity`` are ``free``; ``rated``, for research only; or the file of others. A file
+        that is missing, and a judge that was fitted beside another encoder, are a UserError.
         """
         judges_in_package = {file.stem: file for file in JUDGE_FOLDER.glob("*.json")}
         weights = Weights.load(judges_in_package.get(str(name)) or path_of(name, "judge"))
@@ -136,7 +158,9 @@ class Judge:
         if fitted_beside != present:
             fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
             raise UserError(f"judge {name}: {fault}; give it that")
-        return cls(weights, encoder, source)
+        if similarity != "free":
+            weights_of(similarity)  # refuses what is none
+        return cls(weights, encoder, source, similarity)
 
     @classmethod
     def fit(
@@ -220,6 +244,14 @@ class Judge:
         """Judge two sentences, strings or tokens."""
         return self.pairs([(a, b)])[0]
 
+    def similarity(self, a: Any, b: Any) -> float:
+        """Return how alike two sentences are, from 0 to 1: graded, and the same both ways round.
+
+        1 is for a sentence and itself, 0 for one without words. The judgement, ``judge(a, b)``, has it as
+        well, with the reasons and the slots.
+        """
+        return self(a, b).similarity
+
     def pairs(self, pairs: Iterable[Sequence[Any]]) -> list[Judgement]:
         """Judge pairs of sentences, each a string or tokens.
 
@@ -232,8 +264,12 @@ class Judge:
         pair_facts, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
         chance_n = chances(self.weights, pair_list, pair_facts, numbers_nF)
         numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
+        by_rule_n = _by_rule(pair_list, pair_facts)
+        together = Together(
+            pair_list, pair_facts, numbers_nF, by_rule_n, self.source, self.similarity_weights
+        )
         return [
-            Judgement(a, b, float(chance_n[pair]), numbers[pair], pair_facts, pair)
+            Judgement(a, b, float(chance_n[pair]), numbers[pair], together, pair)
             for pair, (a, b) in enumerate(pair_list)
         ]
 
@@ -242,13 +278,18 @@ def chances(
     weights: Weights, pairs: Sequence[tuple[Text, Text]], pair_facts: PairFacts, numbers_nF: Floats
 ) -> Floats:
     """Return the probability of each pair by its numbers, and by the rules where one settles it: [n]."""
-    has_no_words = (pair_facts.facts.word_count[pair_facts.row_n2] == 0).any(axis=1)
     is_certain_n = differs_in_one_thing(numbers_nF)
     is_certain_n |= [bool(exchanged_or_limited(_string_of(a), _string_of(b))) for a, b in pairs]
     chance_n = np.minimum(weights.probabilities(numbers_nF), np.where(is_certain_n, MOST, 1))
-    chance_n[has_no_words] = 0.0
-    chance_n[[_normalise(a) == _normalise(b) for a, b in pairs]] = 1.0
-    return chance_n
+    by_rule_n = _by_rule(pairs, pair_facts)
+    return np.where(np.isnan(by_rule_n), chance_n, by_rule_n)
+
+
+def _by_rule(pairs: Sequence[tuple[Text, Text]], pair_facts: PairFacts) -> Floats:
+    """Return 1 for a sentence and itself, 0 where one has no words, NaN for other pairs: [n]."""
+    has_no_words = (pair_facts.facts.word_count[pair_facts.row_n2] == 0).any(axis=1)
+    is_same = [_normalise(a) == _normalise(b) for a, b in pairs]
+    return np.where(is_same, 1.0, np.where(has_no_words, 0.0, np.nan))
 
 
 def _read_labelled(
@@ -263,14 +304,6 @@ def _read_labelled(
     if len(whole_labels) != len(pair_list) or len(set(whole_labels)) < 2:
         raise UserError(f"{caller}: labels: one for each pair, 0 or 1, and both must occur")
     return pair_list, whole_labels
-
-
-def _as_read(a: Text, b: Text) -> tuple[Text, Text]:
-    """Return two texts in one form, tokens as they are; of long ones the sentences in which they differ."""
-    a, b = (in_one_form(text) if isinstance(text, str) else text for text in (a, b))
-    if isinstance(a, str) and isinstance(b, str):
-        a, b = asked_alike(a, b)
-    return where_they_differ(a, b)
 
 
 def _string_of(text: Text) -> str:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from corpora.characters import plain
+from multiview.judge.typed import asked_alike, in_one_form
 from runtime.cli import warn_once
 
 Text = str | tuple[str, ...]
@@ -17,6 +18,14 @@ LONG = 64
 MOST_WORDS = 120
 """Words that the parsers surely take."""
 _END = re.compile(r".*[.!?][\"'”’)\]]*")
+
+
+def as_read(a: Text, b: Text) -> tuple[Text, Text]:
+    """Return two texts in one form, tokens as they are; of long ones the sentences in which they differ."""
+    a, b = (in_one_form(text) if isinstance(text, str) else text for text in (a, b))
+    if isinstance(a, str) and isinstance(b, str):
+        a, b = asked_alike(a, b)
+    return where_they_differ(a, b)
 
 
 def where_they_differ(a: Text, b: Text) -> tuple[Text, Text]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -52,6 +52,11 @@ NUMBERS: Mapping[str, str] = {
     "extra words": "root of how many words one has more, function words too: it is good | it is a good one",
 }
 """The numbers of a pair, each with its meaning and an example."""
+SLOTS: Mapping[str, float] = {
+    **{"agent": 1, "patient": 1, "predicate": 1, "place": 0.7, "attribute of agent": 0.5},
+    **{"attribute of patient": 0.5, "other attribute": 0.5, "adverb": 0.4, "rest": 0.5},
+}
+"""The slots of a sentence, each with its weight in the cosine of all."""
 STRENGTH = 5.0
 """Strength of the ridge, for a thousand pairs."""
 MOST_LEVELS = 20
@@ -74,6 +79,8 @@ class Weights:
     the products of two of them: W = 1 + F + F (F + 1) / 2.
     """
 
+    names: ClassVar[tuple[str, ...]] = (*NUMBERS,)
+    """The numbers that are read, in their order."""
     numbers: list[str]
     mean: list[_Number]
     deviation: list[Annotated[float, Ge(1e-6), Le(1e9)]]
@@ -104,7 +111,7 @@ class Weights:
         weight_W = _newton(design_nW, label_n, share_n, ridge_W, np.zeros_like(ridge_W))
         mean, deviation, weight = (np.round(x, 6).tolist() for x in (mean_F, deviation_F, weight_W))
         return cls(
-            numbers=[*NUMBERS],
+            numbers=[*cls.names],
             mean=mean,
             deviation=deviation,
             weight=weight,
@@ -188,8 +195,8 @@ class Weights:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read what :meth:`save` wrote; a file that is missing or holds something else is a UserError."""
-        weights, count = config_from_json(cls, read_record(path), where=path), len(NUMBERS)
-        if weights.numbers != [*NUMBERS]:
+        weights, count = config_from_json(cls, read_record(path), where=path), len(cls.names)
+        if weights.numbers != [*cls.names]:
             raise UserError(f"{path}: no judge, or one of other numbers of a pair; fit it anew")
         if weights.tables != digest_of_tables():
             raise UserError(f"{path}: fitted on other opposites or classes of words than these; fit it anew")

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from multiview.encoders.meaning import normalize_rows
-from multiview.encoders.outputs import Output, check_finite
+from multiview.encoders.outputs import Output, check_finite, views_output
 from multiview.folder.reading import TextSource, Tokens
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
@@ -67,9 +67,8 @@ def joined_output(base: Output, structure: Output, share: float) -> Output:
 
 
 @with_torch_defaults()
-def structure_vectors(source: TextSource, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
-    """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
-    output = structure_output(source.words, source.structure_size)
+def vectors_by(output: Output, source: TextSource, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
+    """Return what an output makes of texts that a source reads: float32 [n, width]."""
     vectors_nS = torch.zeros(len(texts), output.width, dtype=torch.float32)
     # Parsing takes one thread: it has no large products.
     with torch.inference_mode(), torch_threads(1):
@@ -78,6 +77,22 @@ def structure_vectors(source: TextSource, texts: Sequence[str | Tokens]) -> NDAr
             check_finite(vectors_BS, batch, place_B, source.name)
             vectors_nS[torch.from_numpy(place_B)] = vectors_BS.cpu()
     return vectors_nS.numpy()
+
+
+def structure_vectors(source: TextSource, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
+    """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
+    return vectors_by(structure_output(source.words, source.structure_size), source, texts)
+
+
+def meaning_and_structure(
+    source: TextSource, texts: Sequence[str | Tokens]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Encode meaning and structure of texts, parsed once: [n, D] and [n, S], at length 1."""
+    network = source.model.network
+    meaning = views_output(network, range(len(network.views)), network.readout, None)
+    structure = structure_output(source.words, source.structure_size)
+    vectors_nE = 2**0.5 * vectors_by(joined_output(meaning, structure, 0.5), source, texts)
+    return vectors_nE[:, : meaning.width], vectors_nE[:, meaning.width :]
 
 
 def put_beside(vectors_nD: Tensor, source: TextSource, texts: Sequence[str | Tokens], share: float) -> Tensor:

@@ -1,0 +1,98 @@
+"""The slots of sentences, for graded similarity: who, whom, what is done, where, and their attributes.
+
+A slot is the unit sum of the vectors of its words: meaning, and spelling with poles, so that opposites are
+apart. What two sentences have in a slot is compared by the cosine.
+
+Legend of dimension suffixes: n pairs, S sentences, T their words, M their arcs, U forms, E size of a form's
+vector, L slots.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from multiview.judge.facts import Facts, Ints, PairFacts
+from multiview.judge.pair_numbers import Floats, Vectors
+from multiview.judge.weights import SLOTS
+from multiview.pretrained import unit_rows
+from multiview.structure.poles import signed_spellings
+from multiview.words.table import WordTable
+from parsing.trees.role_rules import ROLE
+
+_SLOT = {name: number for number, name in enumerate(SLOTS)}
+SPELLING_SHARE = 0.3
+"""The share of spelling, with poles, in the squared length of a word's vector."""
+SPELLING_WIDTH = 256
+CHUNK = 2048
+"""Pairs that are compared at a time."""
+
+
+def slot_cosines(pairs: PairFacts, table: WordTable) -> tuple[Floats, Floats]:
+    """Return each slot's cosine, 0 where a sentence has none, and the weighted one of all: [n, L] and [n]."""
+    texts = [form.text for form in pairs.forms.forms]
+    meaning_UE = unit_rows(table.rows(0, table.vocabulary.lookup(texts)).float().cpu().numpy())
+    spelling_UE = unit_rows(signed_spellings(texts, SPELLING_WIDTH))
+    vector_UE: Vectors = np.hstack(
+        [meaning_UE * (1 - SPELLING_SHARE) ** 0.5, spelling_UE * SPELLING_SHARE**0.5], dtype=np.float32
+    )
+    words = _words_in_slots(pairs.facts, len(texts))
+    weight_L, cosines, lengths = np.array([*SLOTS.values()]), [np.empty((0, len(SLOTS)))], [np.empty(0)]
+    for start in range(0, len(pairs.row_n2), CHUNK):
+        row_n2 = pairs.row_n2[start : start + CHUNK, :, None] * len(SLOTS) + np.arange(len(SLOTS))
+        sums = [unit_rows(words[row_nL.ravel()] @ vector_UE) for row_nL in np.moveaxis(row_n2, 1, 0)]
+        cosines.append(np.einsum("me,me->m", *sums).reshape(-1, len(SLOTS)).astype(np.float64))
+        filled = [side.any(axis=1).reshape(-1, len(SLOTS)) @ weight_L for side in sums]
+        lengths.append(np.sqrt(np.multiply(*filled)))
+    cosine_nL = np.concatenate(cosines)
+    return cosine_nL, cosine_nL @ weight_L / np.maximum(np.concatenate(lengths), 1e-9)
+
+
+def _words_in_slots(facts: Facts, form_count: int) -> csr_array:
+    """Return the sum of signs of each content word in each slot of each sentence, [S L, U].
+
+    A word in several slots is of the first, one in none of the rest.
+    """
+    sentence_M = np.repeat(np.arange(len(facts.arc_count)), facts.arc_count)
+    head_M, dependent_M = (sentence_M * form_count + form for form in (facts.head, facts.dependent))
+    role_M = facts.role
+    is_agent_M, is_patient_M = role_M == ROLE.AGENT, role_M == ROLE.PATIENT
+    is_attribute_M = np.isin(role_M, [ROLE.ATTR, ROLE.POSS, ROLE.NUM, ROLE.IS])
+    has_predicate_M = np.isin(role_M, [ROLE.AGENT, ROLE.PATIENT, ROLE.TO, ROLE.FROM])
+    slot_M = np.full(len(role_M), len(SLOTS))
+    for slot, is_in_M in (
+        ("adverb", role_M == ROLE.ADV),
+        ("other attribute", is_attribute_M),
+        ("attribute of patient", is_attribute_M & np.isin(head_M, dependent_M[is_patient_M])),
+        ("attribute of agent", is_attribute_M & np.isin(head_M, dependent_M[is_agent_M])),
+        ("place", np.isin(role_M, [ROLE.TO, ROLE.FROM, ROLE.AT])),
+        ("patient", is_patient_M),
+        ("agent", is_agent_M),
+    ):
+        slot_M[is_in_M] = _SLOT[slot]
+    word_M = np.append(dependent_M, head_M[has_predicate_M])
+    slot_M = np.append(slot_M, np.full(has_predicate_M.sum(), _SLOT["predicate"]))
+    word_T = np.flatnonzero(facts.is_content)
+    sentence_T = np.repeat(np.arange(len(facts.word_count)), facts.word_count)[word_T]
+    return csr_array(
+        (
+            facts.sign[word_T].astype(np.float32),
+            (
+                sentence_T * len(SLOTS)
+                + _first_slots(sentence_T * form_count + facts.form[word_T], word_M, slot_M),
+                facts.form[word_T],
+            ),
+        ),
+        (len(facts.word_count) * len(SLOTS), form_count),
+    )
+
+
+def _first_slots(word_T: Ints, word_M: Ints, slot_M: NDArray[np.int64]) -> Ints:
+    """Return the first of the slots of each word, or the rest: [T]."""
+    order = np.lexsort((slot_M, word_M))
+    known, first = np.unique(word_M[order], return_index=True)
+    slot_of_known = slot_M[order][first]
+    place_T = np.searchsorted(known, word_T)
+    is_known_T = np.isin(word_T, known)
+    slot_T = np.full(len(word_T), _SLOT["rest"])
+    slot_T[is_known_T] = np.minimum(slot_of_known[place_T[is_known_T]], _SLOT["rest"])
+    return slot_T
