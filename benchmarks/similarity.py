@@ -5,8 +5,8 @@
 Both weights of :mod:`tools.fit_similarity` are fitted anew, also without groups of numbers. Spearman's
 correlation times 100 with people's ratings; of pairs that say the same or not the area under the ROC curve;
 intervals of 95 % over rows. GS2011 and KS2013 are halved so that no verb is in both halves; ``--scored``
-takes the halves, and of the others the test parts, that nothing was chosen on. MULTIVIEW_DATA is the folder of the
-real data.
+takes the halves, and of the others the test parts, that nothing was chosen on. MULTIVIEW_DATA is the folder
+of the real data.
 """
 
 import sys
