@@ -8,6 +8,7 @@ import sys
 import time
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from multiview.names.baselines import load_start
 from multiview.train import cli, main
 from multiview.training import text as text_module
 from multiview.training.data import open_trees
+from multiview.training.gradient import DistributedContext
 from multiview.training.trainer import Trainer
 from runtime.cli import config_from_json
 from runtime.errors import UserError, printable
@@ -127,18 +129,15 @@ def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig, tmp_path: Path, mon
     assert_same_files(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_torchrun_has_a_segment_for_each_process_and_each_says_what_is_wrong(tiny, command) -> None:
-    def torchrun(**changes: object) -> subprocess.CompletedProcess[str]:
-        words = as_options(changed(tiny, **changes))
-        start = ("torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "multiview.train")
-        return command(*start, *words)
-
-    refused_run = torchrun(name="wrong", loop={"segments": 3})
-    assert refused_run.returncode
-    assert "--loop.segments 3: must be a multiple of the 2 processes" in refused_run.stderr
-    run = torchrun(loop={"max_steps": 2})
+def test_torchrun_has_a_segment_for_each_process(tiny: TrainConfig, command, monkeypatch, refusal) -> None:
+    start = ("torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "multiview.train")
+    run = command(*start, *as_options(changed(tiny, loop={"max_steps": 2})))
     assert run.returncode == 0 and run.stdout.count("trained    2 steps, 80 sentences") == 1, run.stderr
     assert read_json(tiny.folder / "config.json")["training"]["config"]["loop"]["segments"] == 2
+    two = SimpleNamespace(world=2, close=lambda: None)
+    monkeypatch.setattr(DistributedContext, "from_environment", lambda device: two)
+    options = as_options(changed(tiny, name="wrong", loop={"segments": 3}))
+    assert "--loop.segments 3: must be a multiple of the 2 processes" in refusal(cli, *options)
 
 
 def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path: Path, refusal) -> None:
