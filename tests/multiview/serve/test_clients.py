@@ -44,7 +44,8 @@ def encoder() -> MultiViewEncoder:
 
 
 def post(server: Server, path: str, **content: object) -> httpx.Response:
-    return httpx.post(f"{server.url}{path}", json=content, timeout=120)
+    # Plain HTTP; to read whom a client trusts takes longer than a request.
+    return httpx.post(f"{server.url}{path}", json=content, timeout=120, verify=False)
 
 
 def refusal(response: httpx.Response) -> tuple[int, str]:
