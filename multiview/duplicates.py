@@ -23,6 +23,7 @@ def duplicates(
     judge: Judge | None = None,
     encoder: Any = None,
     neighbours: int = 10,
+    cosine: float = 0.5,
     threshold: float = 0.5,
 ) -> list[list[int]]:
     """Return groups of rows that say the same, the rows of each in their order.
@@ -36,6 +37,7 @@ def duplicates(
         judge: Decides; by default the one in the package.
         encoder: Finds the near ones by ``encode(list of str) -> [N, D]``; by default `builtin`'s meaning.
         neighbours: How many near texts of each are judged.
+        cosine: The least cosine of two that are judged: the judge knows sentences with words in common.
         threshold: The probability above which two say the same, such as :meth:`Judge.threshold` finds.
     """
     text_list = read_elements(texts, "duplicates", "texts")
@@ -43,6 +45,8 @@ def duplicates(
         if not isinstance(text, str):
             raise UserError(f"duplicates: text {row}, {describe_value(text)}, is no string")
     neighbours = check_count(neighbours, "duplicates: neighbours")
+    if not isinstance(cosine, float | int) or not -1 <= cosine <= 1:
+        raise UserError(f"duplicates: cosine: {describe_value(cosine)} is not from -1 to 1")
     if not isinstance(threshold, float | int) or not 0 <= threshold < 1:
         raise UserError(f"duplicates: threshold: {describe_value(threshold)} is not from 0 to 1")
     distinct = list(dict.fromkeys(text_list))  # many copies of one would leave no room among its neighbours
@@ -51,7 +55,12 @@ def duplicates(
         encoder = encoder or MultiViewEncoder.load("builtin", "cpu", structure=0)
         vectors_ND = np.asarray(encoder.encode(distinct))
         hits = semantic_search(vectors_ND, vectors_ND, top_k=neighbours + 1)
-        near = {(min(n, hit.corpus_id), max(n, hit.corpus_id)) for n, row in enumerate(hits) for hit in row}
+        near = {
+            (min(n, hit.corpus_id), max(n, hit.corpus_id))
+            for n, row in enumerate(hits)
+            for hit in row
+            if hit.score >= cosine
+        }
         first_of = _first_of_each(
             distinct, sorted(pair for pair in near if len({*pair}) > 1), judge, threshold
         )

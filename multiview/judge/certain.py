@@ -16,6 +16,8 @@ MOST = 0.25
 _FROM_TO = re.compile(
     r"\bfrom ((?:(?:the|my|our|a) )?[\w-]+) to ((?:(?:the|my|our|a) )?[\w-]+)", re.IGNORECASE
 )
+_STOP = re.compile(r"\b(stop|avoid) ([a-z]+?)ing\b")
+_ENDING_E = re.compile(r"e\b")
 _ONLY = re.compile(r"\bonly ", re.IGNORECASE)
 
 
@@ -31,10 +33,10 @@ def differs_in_one_thing(numbers_nF: Floats) -> NDArray[np.bool_]:
 
 
 def exchanged_or_limited(a: str, b: str) -> Sequence[tuple[str, str, str]]:
-    """Return kind and words of what two sentences differ in: from and to exchanged, or *only* on one side."""
+    """Return kind and words of what differs: from and to exchanged; *only*, or *stop*, on one side."""
     differences: list[tuple[str, str, str]] = []
     lower_texts = a.casefold(), b.casefold()
-    if all("from " not in text for text in lower_texts) and all("only " not in text for text in lower_texts):
+    if not any(word in text for word in ("from ", "only ", "stop ", "avoid ") for text in lower_texts):
         return differences  # as most pairs do
     way_a, way_b = _FROM_TO.search(a), _FROM_TO.search(b)
     if way_a and way_b and way_a[1].lower() == way_b[2].lower() != way_a[2].lower() == way_b[1].lower():
@@ -42,4 +44,8 @@ def exchanged_or_limited(a: str, b: str) -> Sequence[tuple[str, str, str]]:
     bare_a, bare_b = (_ONLY.sub("", text).strip(" .!?").casefold() for text in (a, b))
     if bare_a == bare_b and bool(_ONLY.search(a)) != bool(_ONLY.search(b)):
         differences.append(("missing", "only" if _ONLY.search(a) else "", "only" if _ONLY.search(b) else ""))
+    first, second = (_ENDING_E.sub("", text.strip(" .!?")) for text in lower_texts)  # share, sharing: shar
+    for a_stops, stopped, other in ((True, first, second), (False, second, first)):
+        if (found := _STOP.search(stopped)) and _STOP.sub(found[2], stopped) == other:
+            differences.append(("missing", found[1] if a_stops else "", "" if a_stops else found[1]))
     return differences

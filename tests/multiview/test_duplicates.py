@@ -55,6 +55,18 @@ def test_what_is_near_to_a_member_is_judged_with_the_first_of_its_group() -> Non
     assert ("0", "0.9") in line.judged and len(line.judged) == len(set(line.judged))
 
 
+def test_texts_that_are_not_near_are_not_judged() -> None:
+    line: Any = Line()
+    texts = ["0", "0.5", "90", "90.5", "180"]
+    assert duplicates(texts, judge=line, encoder=line) == [[0, 1], [2, 3]]
+    assert ("0", "90") in line.judged and ("0", "180") not in line.judged
+    line.judged.clear()
+    duplicates(texts, judge=line, encoder=line, cosine=0.99)
+    assert line.judged == [("0", "0.5"), ("90", "90.5")]
+    with pytest.raises(UserError, match=r"duplicates: cosine: .* is not from -1 to 1"):
+        duplicates(texts, cosine=2)
+
+
 def test_the_threshold_decides_and_few_texts_need_no_judge() -> None:
     line: Any = Line()
     line.pairs = lambda pairs: [SimpleNamespace(probability=0.8) for _ in pairs]

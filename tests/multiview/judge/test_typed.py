@@ -84,6 +84,7 @@ def test_kinds_of_pairs() -> None:
         ("Does iOS 16 have this feature?", "Does iOS 17 have this feature?", "number: 16 | 17"),
         ("He is older than Ann.", "He is younger than Ann.", "opposite: older | younger"),
         ("Move money from savings to checking.", "Move money from checking to savings.", "roles: "),
+        ("How do I share a folder?", "How do I stop sharing a folder?", "missing: - | stop"),
         ("Pay it if the manager agrees.", "Pay it only if the manager agrees.", "missing: - | only"),
     ],
 )
