@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corpora.characters import plain
 from corpora.inputs import read_table
@@ -22,7 +23,7 @@ from multiview.judge.certain import MOST, differs_in_one_thing, exchanged_or_lim
 from multiview.judge.long_texts import as_read
 from multiview.judge.similarity import Together, weights_of
 from multiview.judge.thresholds import Threshold, choose_threshold
-from multiview.judge.weights import NUMBERS, SLOTS, Floats, Weights
+from multiview.judge.weights import NUMBERS, PULLS, SLOTS, Floats, Weights
 from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import path_of
@@ -42,6 +43,8 @@ _OUTER_QUOTES = re.compile(r"['\"“”„«»](?:(?<!\w.)|(?!\w))")
 UNHEEDED = " (but the probability is above .5: look at this pair)"
 CHECKS = Path(__file__).with_name("checks.tsv")
 """Pairs, with labels, that every judge should know; no judge was fitted on them."""
+MOST_LOST = 1
+"""Checks that a judge of one's own may lose before a stronger pull is taken."""
 
 
 def read_numbers(
@@ -178,8 +181,8 @@ class Judge:
         There is a label for each pair: 1 or True where both say the same, else 0; both must occur. ``about``
         goes into the judge's file and may name data and licences. ``pull``, from 1e-6 to 1e9, is the strength
         of the ridge that draws the weights to those of the judge in the package; by default the pairs choose
-        it (:meth:`Weights.fit_on`). Then :meth:`broken_checks` are looked for, and logged. A UserError names
-        the argument that is wrong.
+        it (:meth:`Weights.fit_on`), and a stronger one is taken where more than one of the package's checks
+        would be lost. The checks that are lost are logged. A UserError names the argument that is wrong.
         """
         pair_list, label_list = _read_labelled(pairs, labels, "Judge.fit")
         if pull is not None and (
@@ -194,15 +197,13 @@ class Judge:
         if encoder is not None:
             start = start.with_scale_of("topic", numbers_nF)
         about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(pair_list), "start": start.about}
-        weights = start.fit_on(numbers_nF, np.array(label_list), pull=pull, about=about)
-        wrong_before = cls(start, encoder, source).broken_checks()
-        wrong_now = cls(weights, encoder, source).broken_checks()
-        broken = [check for check in wrong_now if check not in wrong_before]
-        for check in broken:
+        checks = Checks.read(source, encoder)
+        weights = checks.fit(start, numbers_nF, np.array(label_list), pull=pull, about=about)
+        for check in weights.about["broken checks"]:
             logging.getLogger(LOGGER).warning(
                 "Judge.fit: what the judge in the package knows is lost: %s", check
             )
-        return cls(replace(weights, about={**weights.about, "broken checks": broken}), encoder, source)
+        return cls(weights, encoder, source)
 
     def broken_checks(self) -> list[str]:
         """Return those of the package's checks on which this judge is wrong.
@@ -210,13 +211,7 @@ class Judge:
         They are sixty pairs: a sentence and itself but for its form, opposites, exchanged words, passives,
         negation.
         """
-        rows = [row.cells for row in read_table(CHECKS, ("kind", "label", "sentence1", "sentence2"))]
-        judgements = self.pairs([row[2:] for row in rows])
-        return [
-            f"{kind}: {a} | {b}"
-            for (kind, label, a, b), judgement in zip(rows, judgements, strict=True)
-            if (judgement.probability > 0.5) != (label == "1")
-        ]
+        return Checks.read(self.source, self.encoder).wrong(self.weights)
 
     def threshold(
         self, pairs: Iterable[Sequence[Any]], labels: Sequence[object], *, precision: float = 0.99
@@ -262,9 +257,9 @@ class Judge:
         if not pair_list:
             return []
         pair_facts, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
-        chance_n = chances(self.weights, pair_list, pair_facts, numbers_nF)
+        by_rule_n = by_rule(pair_list, pair_facts)
+        chance_n = chances(self.weights, pair_list, by_rule_n, numbers_nF)
         numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
-        by_rule_n = _by_rule(pair_list, pair_facts)
         together = Together(
             pair_list, pair_facts, numbers_nF, by_rule_n, self.source, self.similarity_weights
         )
@@ -274,18 +269,65 @@ class Judge:
         ]
 
 
+class Checks(NamedTuple):
+    """The package's checks, read once."""
+
+    rows: list[tuple[str, ...]]
+    """Kind, label and both sentences of each."""
+    by_rule_n: Floats
+    numbers_nF: Floats
+
+    @classmethod
+    def read(cls, source: TextSource, encoder: Any = None) -> Self:
+        """Read and parse the checks."""
+        rows = [row.cells for row in read_table(CHECKS, ("kind", "label", "sentence1", "sentence2"))]
+        pairs: list[tuple[Text, Text]] = [(a, b) for _, _, a, b in rows]
+        facts, numbers_nF = read_numbers(pairs, source, encoder)
+        return cls(rows, by_rule(pairs, facts), numbers_nF)
+
+    def wrong(self, weights: Weights) -> list[str]:
+        """Return the checks on which weights are wrong."""
+        chance_n = chances(weights, [(a, b) for _, _, a, b in self.rows], self.by_rule_n, self.numbers_nF)
+        return [
+            f"{kind}: {a} | {b}"
+            for (kind, label, a, b), chance in zip(self.rows, chance_n.tolist(), strict=True)
+            if (chance > 0.5) != (label == "1")
+        ]
+
+    def _lost(self, weights: Weights, start: Weights) -> list[str]:
+        known_wrong = self.wrong(start)
+        return [check for check in self.wrong(weights) if check not in known_wrong]
+
+    def fit(
+        self,
+        start: Weights,
+        numbers_nF: Floats,
+        label_n: NDArray[np.number],
+        *,
+        pull: float | None = None,
+        about: dict[str, Any] | None = None,
+    ) -> Weights:
+        """Fit weights to pairs, from others, and say which checks are lost: one at most by a pull of ours."""
+        weights = start.fit_on(numbers_nF, label_n, pull=pull, about=about)
+        broken = self._lost(weights, start)
+        for stronger in sorted(PULLS) if pull is None else ():
+            if len(broken) > MOST_LOST and stronger > weights.about["pull"]:
+                weights = start.fit_on(numbers_nF, label_n, pull=stronger, about=about)
+                broken = self._lost(weights, start)
+        return replace(weights, about={**weights.about, "broken checks": broken})
+
+
 def chances(
-    weights: Weights, pairs: Sequence[tuple[Text, Text]], pair_facts: PairFacts, numbers_nF: Floats
+    weights: Weights, pairs: Sequence[tuple[Text, Text]], by_rule_n: Floats, numbers_nF: Floats
 ) -> Floats:
     """Return the probability of each pair by its numbers, and by the rules where one settles it: [n]."""
     is_certain_n = differs_in_one_thing(numbers_nF)
     is_certain_n |= [bool(exchanged_or_limited(_string_of(a), _string_of(b))) for a, b in pairs]
     chance_n = np.minimum(weights.probabilities(numbers_nF), np.where(is_certain_n, MOST, 1))
-    by_rule_n = _by_rule(pairs, pair_facts)
     return np.where(np.isnan(by_rule_n), chance_n, by_rule_n)
 
 
-def _by_rule(pairs: Sequence[tuple[Text, Text]], pair_facts: PairFacts) -> Floats:
+def by_rule(pairs: Sequence[tuple[Text, Text]], pair_facts: PairFacts) -> Floats:
     """Return 1 for a sentence and itself, 0 where one has no words, NaN for other pairs: [n]."""
     has_no_words = (pair_facts.facts.word_count[pair_facts.row_n2] == 0).any(axis=1)
     is_same = [_normalise(a) == _normalise(b) for a, b in pairs]

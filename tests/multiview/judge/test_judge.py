@@ -10,7 +10,8 @@ import pytest
 
 from multiview.judge import NUMBERS, Judge
 from multiview.judge.facts import MAX_WORDS
-from multiview.judge.judge import read_numbers
+from multiview.judge.judge import MOST_LOST, Checks, read_numbers
+from multiview.judge.weights import PULLS
 from runtime.cli import warn_once
 
 SAME = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")
@@ -150,6 +151,20 @@ def test_numbers_of_a_pair(judge: Judge) -> None:
 
 def test_the_judge_in_the_package_knows_its_checks(judge: Judge) -> None:
     assert len(judge.broken_checks()) <= 2
+
+
+def test_a_stronger_pull_is_taken_where_checks_would_be_lost(judge: Judge) -> None:
+    checks, start = Checks.read(judge.source), judge.weights
+    numbers = np.tile(checks.numbers_nF, (8, 1))
+    wrong = np.array([float(row[1] == "0" or row[0] == "itself") for row in checks.rows] * 8)
+    own = start.fit_on(numbers, wrong)
+    kept = checks.fit(start, numbers, wrong)
+    known = checks.wrong(start)
+    assert len({*checks.wrong(own)} - {*known}) > MOST_LOST and own.about["pull"] < PULLS[0]
+    assert kept.about["pull"] > own.about["pull"]
+    assert len(kept.about["broken checks"]) <= MOST_LOST or kept.about["pull"] == PULLS[0]
+    set_pull = checks.fit(start, numbers, wrong, pull=own.about["pull"])
+    assert set_pull.weight == own.weight and len(set_pull.about["broken checks"]) > MOST_LOST
 
 
 def test_judgements_are_compared_hashed_and_pickled(judge: Judge) -> None:

@@ -1,0 +1,205 @@
+"""Fit the judge to pairs of one's own; and ask it about what a cache, or a search for duplicates, finds.
+
+    python -m benchmarks.own_pairs fit
+    python -m benchmarks.own_pairs cache
+
+``fit`` draws pairs of a set and fits a judge that starts from the one in the package. By how many points is
+its area under the ROC curve above the package's, on pairs of other sentences, and how many of the package's
+checks does it break? ``cache`` stores StackFAQ's questions of every fourth thread and asks those of odd ones:
+the nearest of the others is right if both are of one thread; half of what is asked has no answer. It prints
+which per cent of the accepted is wrong, for rates of right pairs that are accepted; and the same for all near
+pairs, as ``multiview.duplicates`` judges them. An own judge is fitted to near questions of even threads.
+MULTIVIEW_DATA is the folder of the real data.
+
+Legend of dimension suffixes: N questions, n pairs, F numbers of a pair, T thresholds.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tyro.conf import Positional
+
+from benchmarks import data_folder
+from benchmarks.structure import has_minilm, minilm_vectors, print_table
+from corpora.inputs import read_table
+from corpora.senteval.structure import Pair, task_pairs
+from multiview.folder.reading import TextSource
+from multiview.judge import NUMBERS, Judge
+from multiview.judge.judge import Checks, by_rule, chances, read_numbers
+from multiview.judge.thresholds import curve
+from multiview.judge.weights import Floats, area_under_curve
+from multiview.model import MultiViewEncoder
+from multiview.search import semantic_search
+from parsing.trees.cache import TreeCache
+from runtime.cli import Command, Count, configuration
+from tools.fit_judge import KEEP
+from tools.judge_rows import PAWS_ROWS, Sides, parsed, read_sides, sentences_of, texts_of
+
+SIZES, HIT_RATES, NEIGHBOURS = (100, 300, 1000, 2000), (50, 70, 90), 10
+FITTED_TWEETS, SCORED_TWEETS, SCORED_PAWS = 1131, 600, 1250
+REFUSED = 0.05
+"""Probability below which the judge, as a guard, refuses what is accepted by its cosine."""
+Sets = dict[str, tuple[list[Pair], list[Pair]]]
+
+
+@configuration
+class OwnPairsConfig:
+    """Options of ``python -m benchmarks.own_pairs``."""
+
+    part: Positional[Literal["fit", "cache"]]
+    """What to measure."""
+    draws: Count = 10
+    """Draws of pairs, for each set and number of pairs."""
+    sets: tuple[str, ...] = ("PAWS", "MRPC", "Twitter", "StackFAQ")
+    """Sets to fit on."""
+
+
+def read_questions(data: Path, parity: int) -> dict[str, int]:
+    """Return StackFAQ's questions, those stored and those asked, of even or odd threads, with the thread."""
+    threads: dict[str, int] = {}
+    for file, column in (("faq.tsv", "question"), ("queries.tsv", "query")):
+        for row in read_table(data / "retrieval/stackfaq" / file, ("thread", column)):
+            threads.setdefault(row.cells[1], int(row.cells[0]))
+    return {question: thread for question, thread in threads.items() if thread % 2 == parity}
+
+
+def near_pairs(
+    threads: dict[str, int], vectors: NDArray[Any], count: int, is_stored: NDArray[np.bool_] | None = None
+) -> tuple[list[Pair], Floats]:
+    """Pair each question with the nearest others; if several, each pair once. Return the cosines, too."""
+    texts, pairs = np.array(list(threads), object), dict[Any, tuple[Pair, float]]()
+    is_stored = np.ones(len(texts), bool) if is_stored is None else is_stored
+    stored = texts[is_stored]
+    hits_of_asked = semantic_search(vectors, vectors[is_stored], top_k=count + 1)
+    for asked, hits in zip(texts, hits_of_asked, strict=True):
+        for row, cosine in [hit for hit in hits if stored[hit.corpus_id] != asked][:count]:
+            key = asked if count == 1 else frozenset((asked, stored[row]))
+            pairs[key] = Pair(threads[asked] == threads[stored[row]], asked, stored[row]), cosine
+    return [pair for pair, _ in pairs.values()], np.array([cosine for _, cosine in pairs.values()])
+
+
+def read_sets(sides: Sides, data: Path) -> Sets:
+    """Return the pairs of each set that judges are fitted on, and others, of other sentences, to score."""
+    scored = {name: [pair for (pair,) in sides.scored[name]] for name in ("PAWS", "MRPC")}
+    paws = list(task_pairs("PAWS", data / "structure/paws_wiki_dev.tsv"))[PAWS_ROWS:]
+    table = read_table(data / "paraphrase/twitter_url_test.tsv.gz", ("label", "sentence1", "sentence2"))
+    tweets = [Pair(label == "1", a, b) for label, a, b in (row.cells for row in table)]
+    encode = MultiViewEncoder.load("builtin", "cpu", structure=0).encode
+    questions = (read_questions(data, parity) for parity in (0, 1))
+    even, odd = (near_pairs(each, encode(list(each)), NEIGHBOURS)[0] for each in questions)
+    sets = {
+        "PAWS": (paws, scored["PAWS"][-SCORED_PAWS:]),
+        "MRPC": (scored["MRPC"][::2], scored["MRPC"][1::2]),
+        "Twitter": (tweets[:FITTED_TWEETS], tweets[-SCORED_TWEETS:]),
+        "StackFAQ": (even, odd),
+    }
+    for name, (own, others) in sets.items():
+        known = {text for pair in others for text in sentences_of((pair,))}
+        sets[name] = [pair for pair in own if sentences_of((pair,)).isdisjoint(known)], others
+    return sets
+
+
+def numbers_of(
+    pairs: Sequence[Pair], source: TextSource, trees: TreeCache | None = None
+) -> tuple[Any, Floats, Floats]:
+    """Return facts and numbers [n, F] of pairs, whose trees are kept, and 1 for those that say the same."""
+    trees = trees or parsed(sorted({text for pair in pairs for text in pair[1:]}), KEEP)
+    facts, numbers_nF = read_numbers([pair[1:] for pair in pairs], source, trees=trees)
+    return facts, numbers_nF, np.array([float(pair.is_same) for pair in pairs])
+
+
+def fit(config: OwnPairsConfig, data: Path, source: TextSource) -> None:
+    """Print what own pairs gain, and what they break."""
+    sides = read_sides(data)
+    sets, trees_of_sides = read_sets(sides, data), parsed(texts_of(sides), KEEP)
+    start, checks = Judge.load(source=source).weights, Checks.read(source)
+    cells: dict[str, dict[str, str]] = {}
+    for name in config.sets:
+        own, others = sets[name]
+        trees = trees_of_sides if name in sides.scored else None
+        _, own_nF, label_n = numbers_of(own, source, trees)
+        _, other_nF, same_n = numbers_of(others, source, trees)
+        package = 100 * area_under_curve(start.probabilities(other_nF), same_n > 0)
+        for size in dict.fromkeys(min(size, len(own)) for size in SIZES):
+            gains, broken = [], []
+            for draw in range(config.draws):
+                rows = np.random.default_rng(draw).permutation(len(own))[:size]
+                weights = checks.fit(start, own_nF[rows], label_n[rows])
+                gains.append(100 * area_under_curve(weights.probabilities(other_nF), same_n > 0) - package)
+                broken.append(len(weights.about["broken checks"]))
+            cells[f"{name}, {size:,}"] = {
+                "package": f"{package:.1f}",
+                "gain": f"{np.mean(gains):+.1f}",
+                "least gain": f"{min(gains):+.1f}",
+                "broken": f"{np.mean(broken):.1f}",
+                "most broken": str(max(broken)),
+            }
+            print(f"{name}, {size:,}", cells[f"{name}, {size:,}"], file=sys.stderr, flush=True)
+    print_table("own pairs", "pairs of", cells)
+
+
+def false_hits(score_n: Floats, same_n: Floats) -> dict[str, str]:
+    """Return which per cent of the accepted pairs do not say the same, for each hit rate."""
+    _, accepted_T, false_T = curve(score_n, same_n > 0)
+    hit_rate_T = 100 * (accepted_T - false_T) / same_n.sum()
+    places = [int((hit_rate_T < rate - 1e-9).sum()) for rate in HIT_RATES]
+    shares = (100 * false_T[places] / accepted_T[places]).tolist()
+    return {f"{rate} %": f"{share:.1f}" for rate, share in zip(HIT_RATES, shares, strict=True)}
+
+
+def cache(data: Path, source: TextSource) -> None:
+    """Print the false hits of a cache, and of a search for duplicates, by cosine and by judges."""
+    even, odd = (read_questions(data, parity) for parity in (0, 1))
+    encoders = {"builtin": MultiViewEncoder.load("builtin", "cpu", structure=0).encode}
+    if has_minilm():
+        encoders["MiniLM"] = minilm_vectors
+    start, checks, topic = Judge.load(source=source).weights, Checks.read(source), [*NUMBERS].index("topic")
+    is_stored = np.array([thread % 4 == 1 for thread in odd.values()])
+    tables: dict[str, dict[str, dict[str, str]]] = {"cache": {}, "duplicates": {}}
+    for name, encode in encoders.items():
+        own, own_cosine_n = near_pairs(even, encode(list(even)), NEIGHBOURS)
+        _, own_nF, label_n = numbers_of(own, source)
+        beside_nF = own_nF.copy()
+        beside_nF[:, topic] = own_cosine_n
+        scaled = start.with_scale_of("topic", beside_nF)
+        judges = {
+            "judge": start,
+            "own judge": checks.fit(start, own_nF, label_n),
+            "own judge beside it": checks.fit(scaled, beside_nF, label_n),
+        }
+        vectors = encode(list(odd))
+        for title, chosen in (("cache", (1, is_stored)), ("duplicates", (NEIGHBOURS, None))):
+            pairs, cosine_n = near_pairs(odd, vectors, *chosen)
+            facts, numbers_nF, same_n = numbers_of(pairs, source, parsed(sorted(odd), KEEP))
+            cells, texts = tables[title], [pair[1:] for pair in pairs]
+            cells[f"cosine of {name}: {same_n.sum():,.0f} of {len(pairs):,}"] = false_hits(cosine_n, same_n)
+            for judge, weights in judges.items():
+                if "beside" in judge:
+                    numbers_nF[:, topic] = cosine_n
+                chance_n = chances(weights, texts, by_rule(texts, facts), numbers_nF)
+                cells[f"{name}, then {judge}"] = false_hits(chance_n, same_n)
+                if judge == "judge":
+                    guarded_n = np.where(chance_n < REFUSED, -1, cosine_n)
+                    cells[f"cosine of {name}, judge as guard"] = false_hits(guarded_n, same_n)
+    for title, cells in tables.items():
+        print_table("own pairs", title, cells)
+
+
+def main(config: OwnPairsConfig) -> None:
+    """Print a table, or two."""
+    data, source = data_folder(), TextSource.load("builtin", "cpu")
+    if config.part == "fit":
+        fit(config, data, source)
+    else:
+        cache(data, source)
+
+
+cli = Command(OwnPairsConfig, main, "benchmarks.own_pairs", "Fit the judge to own pairs, and use it.")
+
+
+if __name__ == "__main__":
+    sys.exit(cli())
