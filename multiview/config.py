@@ -2,7 +2,9 @@
 
 Each part reads only its own group, whose name an option carries on the command line: ``--encoder.dim 128``.
 
-The defaults are the preset ``laptop``, which learns within minutes on two cores: recurrent weights so small
+By default training goes on from ``builtin``; the options of words and encoders are then the start's, and are
+refused. With ``--start none`` they hold, and their defaults, as those of the rest, are the preset ``laptop``,
+which learns within minutes on two cores: recurrent weights so small
 that a tree starts as a weighted bag of words, tables and input weights equal in all views so that these match
 each other from the start, and dropout of words, because small corpora are learned by heart. The other presets
 are files in ``multiview/presets``: ``paper`` is the system of Simoulin & Crabbé 2021 with the source of each
@@ -112,7 +114,8 @@ class ObjectiveConfig:
     boundary: Boundary = "document"
     """Whether neighbours must share a document."""
     denominator: Denominator = "all"
-    """Each positive against those outside the context, one softmax, or that with the sentence at 0."""
+    """``paper``: a softmax for each positive, against what is outside the context. ``all``: one softmax over all
+    positives and negatives. ``quickthought``: as ``all``, with the sentence itself among them, at score 0."""
     score: Literal["bilinear", "dot", "cosine"] = "dot"
     """S = F W Fᵀ, S = F Fᵀ, or the cosine over 0.05."""
     direction: Literal["forward", "both"] = "both"

@@ -1,10 +1,13 @@
-"""Train encoders of several views of a sentence by contrast with its neighbours.
+"""Train on a parsed text or on pairs: go on from builtin, or train new views of a sentence from nothing.
 
     python -m multiview.train --trees runs/trees/books
+    python -m multiview.train --start none --views dep,const --trees runs/trees/books
     python -m multiview.train --preset paper --vectors glove.840B.300d.txt
     torchrun --nproc-per-node 4 -m multiview.train --preset gpu --views dep,const
 
-Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
+By default all views of ``builtin`` and its read-out are trained further, by contrast with a sentence's
+neighbours. ``--start none``, and the presets ``paper`` and ``gpu``, begin with new weights, as in Simoulin &
+Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
 ``runs/models/NAME/``: the model (of least loss on the validation set, the untrained start included),
 ``log.jsonl``, ``curves.png`` and checkpoints. The same command resumes a run. Exit codes: 0 done,
 2 bad input or a loss that is not finite, 130 or 143 stopped by Ctrl-C or SIGTERM after a checkpoint, 1 a bug.

@@ -48,7 +48,7 @@ def extra(name: str, package: str = "") -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = package or (error.name or "").partition(".")[0]
-        advice = f"pip install 'multiview-embeddings[{name}]'"
+        advice = f"in a clone of this project, pip install -c constraints.txt '.[{name}]'"
         raise MissingExtraError(f"{package} is not installed: {advice}") from None
 
 

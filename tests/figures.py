@@ -51,7 +51,7 @@ SETTINGS = {
     r"from 0\.3 on": "a share of structure",
     r"λ \(0\.15": "a share of structure",
     r"\d+(?:\.\d+)? million|\d[\d,]* sentences\b(?!/s)": "a size of text",
-    r"is 15 % of the cosine|85 % spelling and 15 %|by 70 % on": "a setting of structure",
+    r"is 15 % of the cosine|85 % spelling and 15 %|70 % of the squared": "a setting of structure",
     r"at (?:4,800|2,560|384) numbers|7,616 numbers|1,000 numbers": "a number of dimensions",
     r"\(2 × 128 numbers\)|2 × 200 units|0\.1 to 0\.15": "a setting",
 }
