@@ -114,8 +114,8 @@ class ObjectiveConfig:
     boundary: Boundary = "document"
     """Whether neighbours must share a document."""
     denominator: Denominator = "all"
-    """``paper``: a softmax for each positive, against what is outside the context. ``all``: one softmax over all
-    positives and negatives. ``quickthought``: as ``all``, with the sentence itself among them, at score 0."""
+    """``paper``: a softmax for each positive, against what is outside the context. ``all``: one softmax over
+    positives and negatives. ``quickthought``: as ``all``, and with the sentence itself at score 0."""
     score: Literal["bilinear", "dot", "cosine"] = "dot"
     """S = F W Fᵀ, S = F Fᵀ, or the cosine over 0.05."""
     direction: Literal["forward", "both"] = "both"

@@ -18,6 +18,7 @@ import signal
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,8 +59,10 @@ POLICY = (
     "script-src 'unsafe-inline'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'"
 )
 """The content policy of the page, which is one file and asks this server alone."""
-OPEN_PATHS = ("/", "/health")
+OPEN_PATHS = ("/", "/health", "/live")
 """Paths that ask for no token."""
+PROBES = ("/health", "/live", "/metrics")
+"""Paths that machines ask again and again; the log has no line for them."""
 RETRY_AFTER_S = 1
 AnyForm = TypeVar("AnyForm", bound=Form)
 Handler = Callable[[Request], Awaitable[Response]]
@@ -70,7 +73,8 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return time, level and message, and of a request its path, status and milliseconds."""
-        line = {"time": self.formatTime(record), "level": record.levelname}
+        time_of_day = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": time_of_day, "level": record.levelname}
         line |= getattr(record, "request", {"message": record.getMessage()})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
@@ -106,6 +110,10 @@ class Service:
         waiting.set_function(lambda: len(self.queue.jobs))
         ready = Gauge("multiview_ready_workers", "Workers that are ready", registry=registry)
         ready.set_function(lambda: self.queue.ready_workers)
+        deaths = Gauge("multiview_worker_deaths", "Workers that died", registry=registry)
+        deaths.set_function(lambda: self.queue.deaths)
+        failed = Gauge("multiview_reload_failed", "Whether SIGHUP found no model to open", registry=registry)
+        failed.set_function(lambda: self.queue.reload_failed)
 
     @property
     def model_name(self) -> str:
@@ -120,7 +128,7 @@ class Service:
             "/judge": self.judge, "/search": self.search, "/compare": self.compare,
         }  # fmt: skip
         gets = {
-            "/": self.page, "/health": self.health, "/metrics": self.metrics,
+            "/": self.page, "/health": self.health, "/live": self.live, "/metrics": self.metrics,
             "/v1/models": self.models, "/v1/models/{model:path}": self.models,
         }  # fmt: skip
         routes = [
@@ -152,10 +160,15 @@ class Service:
             seconds = time.perf_counter() - start
             self.requests.labels(path, response.status_code).inc()
             self.seconds.labels(path).observe(seconds)
-            request_log = {"path": path, "status": response.status_code, "ms": round(1000 * seconds, 1)}
-            log.info(
-                "%s", f"{path} {response.status_code} {1000 * seconds:.1f} ms", extra={"request": request_log}
-            )
+            request_log = {
+                "method": request.method,
+                "path": path,
+                "status": response.status_code,
+                "ms": round(1000 * seconds, 1),
+            }
+            if path not in PROBES:
+                line = f"{path} {response.status_code} {1000 * seconds:.1f} ms"
+                log.info("%s", line, extra={"request": request_log})
             return response
 
         return measured
@@ -322,6 +335,7 @@ class Service:
             "created": 0,
             "owned_by": "multiview",
             "version": __version__,
+            "digest": self.queue.digest,
         }
         name = request.path_params.get("model")
         self._check_model(name)
@@ -333,7 +347,11 @@ class Service:
         workers = {"ready": queue.ready_workers, "of": len(queue.pools)}
         status = "ready" if queue.is_ready else queue.fault or "the models are being opened"
         body = {"status": status, "workers": workers, "model": self.model_name, "version": __version__}
-        return JSONResponse(body, 200 if queue.is_ready else 503)
+        return JSONResponse({**body, "digest": queue.digest}, 200 if queue.is_ready else 503)
+
+    async def live(self, request: Request) -> Response:
+        """Answer ``GET /live``: 200 while the server answers at all, whatever its workers do."""
+        return JSONResponse({"status": "live"})
 
     async def metrics(self, request: Request) -> Response:
         """Answer ``GET /metrics`` for Prometheus."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from multiview.serve import work
+from runtime.errors import UserError
 
 log = logging.getLogger("multiview.serve")
 ATTEMPTS = 2
@@ -58,7 +59,12 @@ class WorkQueue:
         self.loops: list[asyncio.Task[None]] = []
         self.fault = ""
         """Why the models cannot be opened; empty while they can."""
-        self.ready_workers = 0
+        self.digest = ""
+        """The beginning of the hash of the model that answers."""
+        self.ready_workers, self.deaths = 0, 0
+        self.reload_failed = False
+        """Whether the models could not be opened when that was asked for last; the old ones answer."""
+        self.reloading = asyncio.Lock()
 
     def start(self) -> None:
         """Start the processes; they open their models side by side, and requests wait meanwhile."""
@@ -97,20 +103,32 @@ class WorkQueue:
         return await asyncio.wait_for(answer, self.timeout)
 
     async def reload(self) -> None:
-        """Open the models anew, process by process: what is being computed ends with the old ones.
+        """Open the models anew in as many new processes, which take over together.
 
-        Where they cannot be opened, the old ones go on.
+        So no two models answer at a time. What is being computed ends with the old ones, and they go on where
+        the new ones cannot be opened.
         """
-        for number, old in enumerate(self.pools):
-            new = self._new_pool()
+        async with self.reloading:
+            log.info("the models are opened anew; the old ones answer meanwhile")
+            new: list[ProcessPoolExecutor | None] = [self._new_pool() for _ in self.pools]
             try:
-                await asyncio.get_running_loop().run_in_executor(new, work.ready)
-            except BrokenProcessPool:
-                log.error("SIGHUP: the models cannot be opened; the old ones go on")
-                return
-            self.pools[number] = new
-            if old is not None:
-                old.shutdown(wait=False)
+                digests = await asyncio.gather(*(self._digest_of(pool) for pool in new))
+                if len(set(digests)) > 1:
+                    raise UserError("the folder was exchanged while it was opened")
+            except (BrokenProcessPool, UserError) as error:
+                log.error("the models cannot be opened; the old ones go on (%s)", error)
+                self.reload_failed, leaving = True, new
+            else:
+                self.reload_failed, self.digest = False, digests[0]
+                leaving, self.pools = self.pools, new
+                log.info("%d processes have taken over, with model %s", len(digests), self.digest)
+            for pool in leaving:
+                if pool is not None:
+                    pool.shutdown(wait=False)
+
+    async def _digest_of(self, pool: ProcessPoolExecutor | None) -> str:
+        """Wait until a process has opened the models; a UserError, or its death, says that it cannot."""
+        return await asyncio.get_running_loop().run_in_executor(pool, work.ready)
 
     def _new_pool(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")  # a fork would copy the server's sockets and threads
@@ -119,20 +137,35 @@ class WorkQueue:
     async def _serve(self, number: int) -> None:
         """Answer jobs by one worker process, for ever."""
         while True:
-            self.pools[number] = self._new_pool()
-            try:
-                await asyncio.get_running_loop().run_in_executor(self.pools[number], work.ready)
-            except BrokenProcessPool:
-                self.fault = "the models cannot be opened; the log says why"
-                await asyncio.sleep(1)
-                continue
-            self.fault = ""
+            while self.pools[number] is None:
+                await self._open(number)
             self.ready_workers += 1
             try:
                 while await self._answer(number):
                     pass
             finally:
                 self.ready_workers -= 1
+
+    async def _open(self, number: int) -> None:
+        """Try to open the models in a new process."""
+        pool = self._new_pool()
+        try:
+            digest = await self._digest_of(pool)
+        except (BrokenProcessPool, UserError) as error:
+            fault = f"the models cannot be opened ({error})"
+            if fault != self.fault:
+                log.error("%s; this is tried again every second", fault)
+            self.fault = fault
+            pool.shutdown(wait=False)
+            await asyncio.sleep(1)
+            return
+        self.fault = ""
+        if self.pools[number] is None and digest == (self.digest or digest):
+            self.pools[number], self.digest = pool, digest
+            return
+        pool.shutdown(wait=False)
+        if self.pools[number] is None:  # the folder was exchanged without a signal
+            await self.reload()
 
     async def _answer(self, number: int) -> bool:
         """Answer the next jobs; return False if the process died over them."""
@@ -142,6 +175,10 @@ class WorkQueue:
         try:
             results = await asyncio.get_running_loop().run_in_executor(pool, jobs[0].function, items)
         except BrokenProcessPool:
+            self.deaths += 1
+            if self.pools[number] is pool:
+                self.pools[number] = None
+            log.warning("process %d of %d died over %d items", number + 1, len(self.pools), len(items))
             await self._put_back(jobs)
             return False
         except asyncio.CancelledError:

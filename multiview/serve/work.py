@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.text import Tokenizer
+from multiview.folder.files import model_folder, model_sha256
 from multiview.pretrained import unit_rows
 from parsing.trees.drawings import dependency_svg
 from runtime.errors import UserError
@@ -51,6 +52,7 @@ class Models:
     def __init__(self, model: str, index: Path | None, max_length: int, max_inputs: int) -> None:
         from multiview.model import MultiViewEncoder
 
+        self.digest = model_sha256(model_folder(model))[:12]
         self.encoder: MultiViewEncoder = MultiViewEncoder.load(model, "cpu")
         self.model, self.index_path = model, index
         self.max_length, self.max_inputs = max_length, max_inputs
@@ -102,20 +104,28 @@ class Models:
 
 
 _models: Models | None = None
+_fault = ""
+"""Why this process's models could not be opened."""
 
 
 def open_models(model: str, index: Path | None, max_length: int, max_inputs: int) -> None:
-    """Open this process's models and compute something once, so that the first request does not wait."""
+    """Open this process's models and compute something once, so that the first request does not wait.
+
+    What goes wrong is said by :func:`ready`.
+    """
     import torch
 
-    global _models
+    global _models, _fault
     threading.Thread(target=_end_with_the_server, daemon=True).start()
     torch.set_num_threads(1)  # this process is ours
-    _models = Models(model, index, max_length, max_inputs)
-    embed(WARM_UP)
-    judge([WARM_UP])
-    if index is not None:
-        _ = _models.index
+    try:
+        _models = Models(model, index, max_length, max_inputs)
+        embed(WARM_UP)
+        judge([WARM_UP])
+        if index is not None:
+            _ = _models.index
+    except Exception as error:
+        _fault = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
 def _end_with_the_server() -> None:
@@ -132,10 +142,11 @@ def models() -> Models:
     return _models
 
 
-def ready() -> int:
-    """Return the number of this process, once its models are open."""
-    models()
-    return os.getpid()
+def ready() -> str:
+    """Return the beginning of the hash of the open model, or raise a UserError that says why none is open."""
+    if _fault:
+        raise UserError(_fault)
+    return models().digest
 
 
 def _each(

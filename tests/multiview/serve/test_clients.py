@@ -14,6 +14,7 @@ import pytest
 from benchmarks.servers import Server, running
 from multiview.judge import Judge
 from multiview.model import MultiViewEncoder
+from runtime.files import sha256_file
 
 pytestmark = [
     pytest.mark.process,
@@ -192,6 +193,8 @@ def test_a_worker_that_is_killed_is_replaced(server: Server, tmp_path: Path) -> 
         assert answer.result().status_code in (200, 503)
     assert post(server, "/v1/embeddings", input=TEXTS).status_code == 200
     assert server.workers() != [worker]
+    assert "multiview_worker_deaths 1.0" in httpx.get(f"{server.url}/metrics").text
+    assert httpx.get(f"{server.url}/live").status_code == 200
 
 
 def test_a_server_that_is_ended_answers_what_it_has(tmp_path: Path) -> None:
@@ -213,6 +216,9 @@ def test_models_are_exchanged_on_a_signal(tmp_path: Path) -> None:
     def vector() -> list[float]:
         return post(server, "/v1/embeddings", input=TEXTS[0]).json()["data"][0]["embedding"]
 
+    def health() -> dict[str, object]:
+        return dict(httpx.get(f"{server.url}/health").json())
+
     def signalled(has_happened: Callable[[], bool]) -> bool:
         server.process.send_signal(signal.SIGHUP)
         end = time.monotonic() + 120
@@ -220,16 +226,24 @@ def test_models_are_exchanged_on_a_signal(tmp_path: Path) -> None:
             time.sleep(0.2)
         return has_happened()
 
-    with running(tmp_path, model="model") as server:
+    with running(tmp_path, "--timeout", "120", model="model") as server:
         old = vector()
         (tmp_path / "model").rename(tmp_path / "old")
         (tmp_path / "seed-2").rename(tmp_path / "model")
         assert signalled(lambda: vector() != old)
         new = vector()
+        assert health()["digest"] == sha256_file(tmp_path / "model/config.json")[:12]
         (tmp_path / "model" / "config.json").write_text("{}")
         log = tmp_path / "log.txt"
         assert signalled(lambda: "cannot be opened; the old ones go on" in log.read_text())
         assert vector() == new
+        assert "multiview_reload_failed 1.0" in httpx.get(f"{server.url}/metrics").text
+        # Exchanged without a signal: a process that takes another's place must not answer by another model.
+        (tmp_path / "model").rename(tmp_path / "damaged")
+        (tmp_path / "old").rename(tmp_path / "model")
+        os.kill(server.workers()[0], signal.SIGKILL)
+        assert vector() == old
+        assert health()["digest"] == sha256_file(tmp_path / "model/config.json")[:12]
 
 
 def test_workers_end_with_a_server_that_is_killed(tmp_path: Path) -> None:
