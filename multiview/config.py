@@ -128,6 +128,8 @@ class ObjectiveConfig:
     """With --start: weight of the contrast between views."""
     meaning: NotNegative = 1.0
     """With --start: weight of the contrast of meanings."""
+    temperature: Positive | None = None
+    """With --start: divides cosines of meanings; None: 0.05, for pairs 0.1."""
     keep: NotNegative | None = None
     """With --start: weight of 1 - cosine of a sentence's meaning and what it was; None: 20, for pairs 5."""
 
@@ -232,13 +234,18 @@ class TrainConfig:
 
     @property
     def meaning_objective(self) -> ObjectiveConfig:
-        """The loss where training goes on, with the weight by which meanings are held to the start's.
+        """The loss where training goes on, with its temperature and the weight of what meanings were.
 
-        A text has far more positives than a file of pairs, and they say less of what is alike.
+        A text has far more positives than a file of pairs, and they say less of what is alike. A few pairs
+        are soon learned by heart, which a higher temperature delays.
         """
         has_text = self.trees is not None or not self.pairs
-        keep = (20.0 if has_text else 5.0) if self.objective.keep is None else self.objective.keep
-        return dataclasses.replace(self.objective, keep=keep)
+        keep, temperature = self.objective.keep, self.objective.temperature
+        if keep is None:
+            keep = 20.0 if has_text else 5.0
+        if temperature is None:
+            temperature = 0.05 if has_text else 0.1
+        return dataclasses.replace(self.objective, keep=keep, temperature=temperature)
 
     @property
     def model_name(self) -> str:

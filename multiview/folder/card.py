@@ -184,7 +184,7 @@ class StartCard:
                 before, after = start[f"pairs/{name}"], best[f"pairs/{name}"]
                 lines["pairs"] = f"{meaning} {before:.1%} at the start, {after:.1%} at step {step}"
         if not step:
-            lines["no gain"] = f"this is {self.start}: no step had a lower loss on what was held out"
+            lines["no gain"] = f"this is {self.start}: no step was better on what was held out"
         model = self.folder if step else self.start
         lines["next"] = f"search by it: python -m multiview.search {model} {self.trees.folder}"
         return list(lines.items())

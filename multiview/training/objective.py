@@ -121,17 +121,6 @@ def pair_targets(rows: Sequence[Sequence[int]], group_B: NDArray[np.integer]) ->
     )
 
 
-def graded_loss(cosine_P: Tensor, grade_P: Tensor) -> Tensor:
-    """Return CoSENT's loss of pairs (Su 2022, sentence-transformers' ``CoSENTLoss``), a scalar.
-
-    log(1 + Σ e^{(c_q − c_p) / τ}) over all p, q of which p has the higher grade, and c are their cosines.
-    """
-    difference_PP = (cosine_P[None, :] - cosine_P[:, None]) / TEMPERATURE
-    is_higher_PP = grade_P[:, None] > grade_P[None, :]
-    exponents = difference_PP.masked_fill(~is_higher_PP, MASKED_SCORE).flatten()
-    return torch.cat([exponents.new_zeros(1), exponents]).logsumexp(dim=0)
-
-
 def contrastive_losses(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
     """Return the loss of each anchor [A], from its scores with every candidate, [A, B].
 
@@ -184,6 +173,7 @@ class Grades:
     """int64, a sentence's place in the batch."""
     second: Tensor
     grade: Tensor
+    """From 0 to 1, the lowest to the highest grade of training."""
 
     @property
     def anchor(self) -> Tensor:
@@ -282,7 +272,8 @@ class MeaningObjective(nn.Module):
     def __init__(self, readout: Readout | None, places: Sequence[int], config: ObjectiveConfig) -> None:
         super().__init__()
         self.readout, self.places = readout, list(places)
-        assert config.keep is not None
+        assert config.keep is not None and config.temperature is not None
+        self.temperature = config.temperature
         has_pairs = len(self.places) > 1 and config.views > 0
         self.weights = {"views": config.views} if has_pairs else {}
         """Weight of each term."""
@@ -305,9 +296,10 @@ class MeaningObjective(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, and what ``metrics`` or ``grade_metrics`` names, float64: sums.
 
-        Views and meanings are contrasted by the cosine over 0.05 and one softmax, views in both directions;
-        of graded pairs only the meanings count. *kept* is 1 − cosine of an anchor's meaning and that of the
-        start, ``start_BK``. Nothing waits for the device.
+        Views are contrasted in both directions by the cosine over 0.05, meanings by that over the
+        temperature, each by one softmax; of graded pairs only the meanings count, by squared errors of the
+        cosine. *kept* is 1 − cosine of an anchor's meaning and that of the start, ``start_BK``. Nothing waits
+        for the device.
         """
         meaning_BK = self.meaning(features)
         assert start_BK is not None
@@ -315,10 +307,11 @@ class MeaningObjective(nn.Module):
         kept = (1 - cosine_similarity(meaning_BK[targets.anchor], start_AK)).sum()
         if isinstance(targets, Grades):
             cosine_P = (meaning_BK[targets.first] * meaning_BK[targets.second]).sum(dim=1)
-            grades = graded_loss(cosine_P, targets.grade.to(cosine_P)) * len(cosine_P)
+            error_P = (cosine_P - targets.grade.to(cosine_P)) / self.temperature
+            grades = error_P.square().sum() / 2
             values = [self.weights["meaning"] * grades + self.weights["kept"] * kept, grades, kept]
             return values[0], torch.stack([value.detach().double() for value in values])
-        score_AB = meaning_BK[targets.anchor] @ meaning_BK.T / TEMPERATURE
+        score_AB = meaning_BK[targets.anchor] @ meaning_BK.T / self.temperature
         terms = {"meaning": contrastive_losses(score_AB, targets, "all").sum(), "kept": kept}
         if "views" in self.weights:
             units = [normalize(_exact(features[place]), dim=1) for place in self.places]

@@ -90,6 +90,8 @@ class PairSteps:
         self.training, self.held_out = sets
         self.source, self.seed, self.device = source, seed, device
         self.rows_per_step = max(batch // 2, 2)
+        grades = [grade for grade in self.training.grades if grade is not None] or [0.0, 1.0]
+        self.grade_range = min(grades), max(grades)
         self.sha256 = json_digest([pairs.sha256 for pairs in sets], 64)
         self.row_of_text = {text: row for row, text in enumerate(_distinct_texts(sets))}
         self.groups = connect(example.sentences[:2] for pairs in sets for example in pairs.examples)
@@ -119,7 +121,8 @@ class PairSteps:
         rows_B = np.array([self.row_of_text[text] for text in texts], dtype=np.int64)
         if self.training.is_graded:
             first, second = torch.tensor(places).T
-            grades = torch.tensor([example.grade for example in examples])
+            low, high = self.grade_range
+            grades = (torch.tensor([example.grade for example in examples]) - low) / (high - low)
             return self.source.prepare_sentences(rows_B, Grades(first, second, grades))
         # Negatives that no row pairs are groups of their own.
         group_B = [self.groups.get(same(text), len(self.groups) + place) for place, text in enumerate(texts)]
@@ -146,8 +149,8 @@ class PairSteps:
         if cosines:
             grades = [example.grade for example in self.held_out.examples]
             cosine_P = torch.cat(cosines).cpu()
-            if cosine_P.min() < cosine_P.max():  # else there is no correlation
-                scores["pairs/spearman"] = float(spearmanr(cosine_P, grades).statistic)
+            varies = bool(cosine_P.min() < cosine_P.max())  # else there is no correlation
+            scores["pairs/spearman"] = float(spearmanr(cosine_P, grades).statistic) if varies else 0.0
         return scores
 
 

@@ -6,7 +6,8 @@ A GPU runs behind the program that feeds it, and to read a number waits for it. 
 are read at once, and the device itself refuses a gradient that is not finite. It ran on an H100 on 26
 November 2026 (docs/scaling.md).
 
-The weights of least loss on the validation set are kept. Beside the loss stand accuracy@1, how often the
+The weights of least loss on the validation set are kept; of graded pairs alone those whose cosines rank them
+best. Beside the loss stand accuracy@1, how often the
 objective finds a neighbour, and recall@1, how often the nearest of 400 successive sentences is one, by the
 cosine of all views side by side, each number centred and at one deviation. recall@1/words is that of the
 words' mean, recall@1/both that of views and mean: where it is larger, the model has the mean as its last view
@@ -107,7 +108,7 @@ class Trainer:
             max_minutes=loop.max_minutes,
             evaluate_first=bool(self.pairs or (self.text and self.text.validation_set.steps)),
             evaluate_parts=10,
-            select="-loss",
+            select="pairs/spearman" if self.text is None and sets and sets[0].is_graded else "-loss",
             patience=loop.patience,
             read_every=READ_EVERY.get(self.device.type, 1),
         )

@@ -1,7 +1,6 @@
 """The contrastive loss in loops over sentences, read off its definition; gradients by autograd."""
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -123,26 +122,20 @@ def pair_loss(cosines: Tensor, rows: Sequence[Sequence[int]], group: Sequence[in
     return total
 
 
-def graded_loss(cosines: Sequence[float], grades: Sequence[float]) -> float:
-    """CoSENT's loss, pair of pairs by pair of pairs."""
-    pairs = list(zip(cosines, grades, strict=True))
-    terms = [math.exp((low - high) / TEMPERATURE) for high, g in pairs for low, h in pairs if g > h]
-    return math.log(1 + sum(terms))
-
-
 def going_on_loss(
     views: Sequence[Tensor],
     meaning: Tensor,
     start: Tensor,
     positions: Positions,
     weights: tuple[float, float, float],
+    temperature: float,
 ) -> list[Tensor]:
     """Sum over the anchors the loss, the contrasts of views and of meanings, the distance from the start."""
     around = surroundings(positions, "document")
     zero = meaning.new_zeros(())
     contrasts = []
-    for one, other in [*itertools.permutations(views, 2), (meaning, meaning)]:
-        matrix = cosines(one, other)
+    matrices = [cosines(one, other) for one, other in itertools.permutations(views, 2)]
+    for matrix in (*matrices, cosines(meaning, meaning) * TEMPERATURE / temperature):
         contrasts.append(sum((context_loss(matrix[each.anchor], each, "all") for each in around), zero))
     of_views = sum(contrasts[:-1], zero) / max(len(contrasts) - 1, 1)
     places = [each.anchor for each in around]

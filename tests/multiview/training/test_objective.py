@@ -14,7 +14,6 @@ from multiview.training.objective import (
     Objective,
     Positions,
     contrastive_losses,
-    graded_loss,
     neighbour_targets,
     pair_targets,
 )
@@ -120,32 +119,20 @@ def test_pairs_equal_the_loops() -> None:
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-9)
 
 
-def test_grades_equal_the_loops() -> None:
-    generator = torch.Generator().manual_seed(2)
-    cosines = torch.rand(9, generator=generator, dtype=torch.float64).requires_grad_()
-    grades = torch.tensor([0, 1, 5, 2.5, 2.5, 0, 4, 1, 3.2])
-    assert graded_loss(cosines, grades).item() == pytest.approx(
-        oracle.graded_loss(cosines.tolist(), grades.tolist()), abs=1e-9
-    )
-    (gradient,) = torch.autograd.grad(graded_loss(cosines, grades), cosines)
-    assert gradient[2] < 0 < gradient[0]  # the highest grade's cosine is to rise
-    assert graded_loss(cosines, torch.ones(9)).item() == 0
-
-
 @pytest.mark.parametrize("has_readout", [True, False])
 def test_going_on_equals_the_loops(has_readout: bool) -> None:
     """Of three views two are trained; without a read-out the meaning is the views side by side."""
     torch.manual_seed(5)
     views, positions = drawn(3, 12, 4), make_positions(12, seed=7)
     readout = Readout(torch.randn(5, 12), torch.randn(5)).double() if has_readout else None
-    config = ObjectiveConfig(views=0.5, meaning=2.0, keep=3.0)
+    config = ObjectiveConfig(views=0.5, meaning=2.0, keep=3.0, temperature=0.1)
     objective = MeaningObjective(readout, [0, 2], config)
     meaning = torch.cat(views, dim=1)
     if readout is not None:
         meaning = meaning @ readout.weight.T + readout.bias
     start = drawn(1, 12, meaning.shape[1], seed=9)[0].detach()
     loss, sums = objective(views, neighbour_targets(positions, "document"), start)
-    expected = oracle.going_on_loss([views[0], views[2]], meaning, start, positions, (0.5, 2.0, 3.0))
+    expected = oracle.going_on_loss([views[0], views[2]], meaning, start, positions, (0.5, 2.0, 3.0), 0.1)
     assert sums.tolist()[:-1] == pytest.approx([part.item() for part in expected], abs=1e-9)
     names = ["loss", "loss/views", "loss/meaning", "loss/kept", "accuracy@1/meaning"]
     assert objective.metrics == names and 0 <= sums[-1] <= len(surroundings(positions, "document"))
@@ -156,13 +143,13 @@ def test_going_on_equals_the_loops(has_readout: bool) -> None:
 
 def test_going_on_with_grades_equals_the_loops() -> None:
     (view,), start = drawn(1, 6, 4), drawn(1, 6, 4, seed=2)[0].detach()
-    objective = MeaningObjective(None, [0], ObjectiveConfig(meaning=2.0, keep=3.0))
+    objective = MeaningObjective(None, [0], ObjectiveConfig(meaning=2.0, keep=3.0, temperature=0.2))
     first, second = torch.tensor([0, 2, 4, 0]), torch.tensor([1, 3, 5, 3])
-    grades = torch.tensor([3.0, 0.0, 5.0, 1.0])
+    grades = torch.tensor([0.6, 0.0, 1.0, 0.2])
     loss, sums = objective([view], Grades(first, second, grades), start)
     alike = torch.cosine_similarity(view[first], view[second]).tolist()
     kept = sum(1 - torch.cosine_similarity(view[place], start[place], dim=0).item() for place in first)
-    graded = 4 * oracle.graded_loss(alike, grades.tolist())
+    graded = sum((a - g) ** 2 / (2 * 0.2**2) for a, g in zip(alike, grades.tolist(), strict=True))
     assert sums.tolist() == pytest.approx([2 * graded + 3 * kept, graded, kept], abs=1e-9)
     assert loss.item() == pytest.approx(sums[0].item()) and objective.grade_metrics[1] == "loss/grades"
     assert "loss/views" not in objective.metrics  # one view has no other to be contrasted with

@@ -84,7 +84,7 @@ def test_what_gains_nothing_is_the_start(going_on: TrainConfig, start: Path) -> 
     before, after = weights_of(start), weights_of(going_on.folder)
     assert all(torch.equal(before[name], after[name]) for name in before)
     card = (going_on.folder / "README.md").read_text()
-    assert f"no gain: this is {start}: no step had a lower loss" in card
+    assert f"no gain: this is {start}: no step was better" in card
 
 
 @pytest.mark.parametrize("kind", ["text", "both"])
@@ -152,6 +152,19 @@ def test_text_and_pairs_take_turns(going_on: TrainConfig, pair_file: Path) -> No
     rows = [row for row in read_log(going_on.folder / "log.jsonl") if row["kind"] == "evaluation"]
     assert -1 <= rows[0]["pairs/spearman"] <= 1 and rows[0]["recall@1"] > 0
     assert rows[0]["loss"] > rows[0]["pairs/loss"] > 0
+
+
+def test_graded_pairs_alone_are_decided_by_their_ranks(going_on: TrainConfig, pair_file: Path) -> None:
+    """CoSENT's loss is of the worst ranked pairs, and may rise while the correlation does, or fall."""
+    graded = pair_file.with_name("graded.tsv")
+    rows = [line.split("\t") for line in pair_file.read_text().splitlines()[1:]]
+    lines = [f"{a}\t{b}\t{n % 3}" for n, (a, b) in enumerate(rows)]
+    graded.write_text("\n".join(["sentence1\tsentence2\tscore", *lines]) + "\n", encoding="utf-8")
+    assert main(changed(going_on, trees=None, pairs=(graded,), loop={"learning_rate": 0.3})) == 0
+    rows = [row for row in read_log(going_on.folder / "log.jsonl") if row["kind"] == "evaluation"]
+    best = max(rows, key=lambda row: row["pairs/spearman"])
+    assert best != min(rows, key=lambda row: row["loss"])  # else nothing is told apart
+    assert read_json(going_on.folder / "config.json")["training"]["step"] == best["step"]
 
 
 def test_a_start_that_records_no_parsers_learns_from_pairs(going_on, pair_file: Path, tmp_path: Path) -> None:
