@@ -207,7 +207,7 @@ def test_a_server_that_is_ended_answers_what_it_has(tmp_path: Path) -> None:
     assert "%|" not in log and "Traceback" not in log
 
 
-def test_models_are_exchanged_on_a_signal(tmp_path: Path) -> None:
+def test_models_are_exchanged_on_a_signal_and_workers_end_with_their_server(tmp_path: Path) -> None:
     """The old ones answer until the new ones do, and go on where those cannot be opened."""
     for seed in (1, 2):
         MultiViewEncoder.untrained("seq", dim=8, seed=seed).save(tmp_path / f"seed-{seed}")
@@ -244,10 +244,6 @@ def test_models_are_exchanged_on_a_signal(tmp_path: Path) -> None:
         os.kill(server.workers()[0], signal.SIGKILL)
         assert vector() == old
         assert health()["digest"] == sha256_file(tmp_path / "model/config.json")[:12]
-
-
-def test_workers_end_with_a_server_that_is_killed(tmp_path: Path) -> None:
-    with running(tmp_path) as server:
         (worker,) = server.workers()
         server.process.kill()
         server.process.wait()
