@@ -30,7 +30,6 @@ from tools.fit_similarity import (
     KEEP,
     RATED,
     STRENGTHS,
-    Graded,
     fit,
     kept,
     numbers_of,
@@ -153,14 +152,8 @@ def main(options: SimilarityConfig) -> None:
     }
     for weights, strength in STRENGTHS.items():
         for control, names in {"": (), **CONTROLS}.items():
-            sides = (
-                [
-                    Graded(without(part.numbers_nF, names), part.grade_n, part.share)
-                    for part in graded[side].values()
-                ]
-                for side in (weights, f"{weights} scale")
-            )
-            fitted = fit(*sides, strength) if control else weights_of(weights)
+            parts = [part._replace(numbers_nF=without(part.numbers_nF, names)) for part in graded[weights]]
+            fitted = fit(parts, strength) if control else weights_of(weights)
             values[f"{weights} {control}".strip()] = {
                 part: fitted.probabilities(without(part_nF, names)) for part, part_nF in numbers.items()
             }

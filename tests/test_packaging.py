@@ -97,11 +97,12 @@ def test_version_and_licences_of_code_and_weights_are_in_the_wheel(files: dict[s
     assert {*names[1:], "Apache-2.0"} == {*metadata["License-Expression"].split(" AND ")}
     beginnings = ("Apache License", "Attribution 4.0 International", "Attribution-ShareAlike 4.0", "research")
     assert all(beginning in text for beginning, text in zip(beginnings, texts, strict=False))
-    assert "Google LLC" in texts[4] and "WordNet 3.0 Copyright 2006 by Princeton University" in texts[5]
-    for name in ("pairs", "pairs-with-mrpc"):
+    assert "Google LLC" in texts[4] and "WordNet 3.0 Copyright 2006 by Princeton University" in texts[6]
+    for name in ("pairs", "pairs-with-mrpc", "similarity_weights/free", "similarity_weights/rated"):
         licence = json.loads(files[f"multiview/judge/{name}.json"])["about"]["licence"]
         assert {*licence.split(" AND ")} <= {*metadata["License-Expression"].split(" AND ")}
         assert ("MRPC" in licence) == (name == "pairs-with-mrpc")
+        assert ("SICK" in licence) == (name == "similarity_weights/rated")
 
 
 def test_data_files_are_in_the_wheel(files: dict[str, bytes]) -> None:

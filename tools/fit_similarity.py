@@ -5,7 +5,7 @@
 This writes free.json, whose data may be used in production, and rated.json, for research, to FOLDER. What
 grades a pair, from 0 to 1: for pairs of free text the cosine of MiniLM, the teacher of ``builtin``, and where
 SNLI's annotators gave a label, a tenth more for entailment and less for contradiction; for pairs made by rule
-a value that was set here; for SICK and STS-B people. KEEP, by default runs/similarity, keeps numbers and
+a value that was set here; for SICK and STS-B people did. KEEP, by default runs/similarity, keeps numbers and
 cosines. MULTIVIEW_DATA is the folder of the real data, and MiniLM's package must be installed.
 
 Legend of dimension suffixes: n pairs, F numbers.
@@ -14,14 +14,11 @@ Legend of dimension suffixes: n pairs, F numbers.
 import lzma
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import expit, logit
 
 from benchmarks import data_folder
 from benchmarks.structure import PairSet, cosines_by, minilm_vectors, texts_of
@@ -57,7 +54,6 @@ DATA = {
     "Wikipedia": "1,200 pairs of near sentences, CC BY-SA 3.0",
     "MASC": "1,200 pairs of near sentences, for any use, commercial development too",
     "MiniLM": "cosines of all-MiniLM-L6-v2, the teacher, for the pairs above, Apache 2.0",
-    "questions": "STS 2016, question-question, 209 ratings, level and slope alone, CC BY-SA 3.0 and 4.0",
     "PAWS": "PAWS-Wiki dev, rows 1 to 2,000 (Zhang et al. 2019), free for any purpose; source: Google LLC",
     "SugarCrepe++": "SugarCrepe++, every second row of four files (Dumpala et al. 2024), CC BY 4.0",
     "SemAntoNeg": "SemAntoNeg, half of its pairs of antonyms (Vahtola et al. 2022), CC BY 4.0",
@@ -107,18 +103,7 @@ def rated_pairs(data: Path, task: str, split: str) -> tuple[list[tuple[str, str]
     return pairs, (np.array(rows.y, np.float64) - low) / (high - low)
 
 
-def questions(data: Path) -> tuple[list[tuple[str, str]], Floats]:
-    """Return the rated pairs of questions of STS 2016."""
-    folder = data / "senteval/downstream/STS/STS16-en-test"
-    texts, grades = (
-        (folder / f"STS.{part}.question-question.txt").read_text("utf-8").splitlines()
-        for part in ("input", "gs")
-    )
-    rows = [(line.split("\t"), float(grade) / 5) for line, grade in zip(texts, grades, strict=True) if grade]
-    return [(pair[0], pair[1]) for pair, _ in rows], np.array([grade for _, grade in rows])
-
-
-def free_pairs(data: Path) -> dict[str, tuple[list[tuple[str, str]], Floats]]:
+def free_pairs(data: Path) -> list[tuple[list[tuple[str, str]], Floats]]:
     """Return pairs of free text, without the sentences of rated tasks, and what their labels add."""
     rated = (rated_pairs(data, task, split)[0] for task in RATED for split in ("train", "dev", "test"))
     known = {_normalise(text) for pairs in rated for pair in pairs for text in pair}
@@ -127,22 +112,20 @@ def free_pairs(data: Path) -> dict[str, tuple[list[tuple[str, str]], Floats]]:
     rows = [row.cells for row in read_table(data / "nli/snli_dev.tsv", columns)]
     rows = [row for row in rows if known.isdisjoint(map(_normalise, row[1:]))]
     rows = [rows[place] for place in rng.permutation(len(rows))[:SNLI_PAIRS]]
-    parts = {"SNLI": ([(a, b) for _, a, b in rows], np.array([LABELS[label] for label, _, _ in rows]))}
-    pools = {"captions": list(dict.fromkeys([*(row[1] for row in rows), *(row[2] for row in rows)]))}
+    parts = [([(a, b) for _, a, b in rows], np.array([LABELS[label] for label, _, _ in rows]))]
+    pools = [list(dict.fromkeys([*(row[1] for row in rows), *(row[2] for row in rows)]))]
     for name in ("wikipedia", "masc"):
         with lzma.open(data / f"corpora/{name}.txt.xz", "rt", encoding="utf-8") as lines:
             listed = [line.strip() for line, _ in zip(lines, range(60_000), strict=False)]
-        pools[name] = [line for line in listed if 20 < len(line) < 160 and _normalise(line) not in known]
+        pools.append([line for line in listed if 20 < len(line) < 160 and _normalise(line) not in known])
     encoder = MultiViewEncoder.load("builtin", "cpu", structure=0)
-    for name, pool in pools.items():
+    for pool in pools:
         texts = [pool[place] for place in rng.permutation(len(pool))[:POOL]]
         vectors = unit_rows(encoder.encode(texts))
         near = np.argsort(-vectors[:NEIGHBOURS] @ vectors.T, axis=1)
         ranks = rng.choice([1, 1, 1, 2, 3, 6, 20, 200], NEIGHBOURS)
-        parts[name] = (
-            [(texts[place], texts[near[place, rank]]) for place, rank in enumerate(ranks)],
-            np.zeros(NEIGHBOURS),
-        )
+        pairs = [(texts[place], texts[near[place, rank]]) for place, rank in enumerate(ranks)]
+        parts.append((pairs, np.zeros(NEIGHBOURS)))
     return parts
 
 
@@ -150,61 +133,49 @@ def _normalise(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
-def read_graded(data: Path, keep: Path, source: TextSource) -> dict[str, dict[str, Graded]]:
-    """Return the sets that either file of weights is fitted on, and those that its scale is from."""
-    sets: dict[str, Graded] = {}
+def read_graded(data: Path, keep: Path, source: TextSource) -> dict[str, list[Graded]]:
+    """Return the sets that either file of weights is fitted on."""
 
     def numbers(pairs: Pairs) -> Any:
         return kept("numbers", pairs, keep, lambda pairs: numbers_of(pairs, source))
 
-    for (name, (pairs, added_n)), share in zip(free_pairs(data).items(), (1, 0.5, 0.7, 0.5), strict=True):
+    sets = []
+    for (pairs, added_n), share in zip(free_pairs(data), (1, 0.5, 0.7, 0.5), strict=True):
         grade_n = np.clip(kept("teacher", pairs, keep, teacher_cosines) + added_n, 0, 1)
-        sets[name] = Graded(numbers(pairs), grade_n, share)
-        print(name, len(pairs), flush=True)
+        sets.append(Graded(numbers(pairs), grade_n, share))
     fitted = read_sides(data).fitted
     for name, (other, share) in RULES.items():
         rows = [pair for row in fitted[name] for pair in row]
         grade_n = np.where([pair.is_same for pair in rows], SAME, other)
-        sets[name] = Graded(numbers([pair[1:] for pair in rows]), grade_n, share)
-        print(name, len(rows), flush=True)
-    rated = {task: rated_pairs(data, task, "train") for task in RATED} | {"questions": questions(data)}
-    by_people = {task: Graded(numbers(pairs), grade_n, 1) for task, (pairs, grade_n) in rated.items()}
-    scale = {"questions": by_people.pop("questions")}
-    return {"free": sets, "free scale": scale, "rated": sets | by_people, "rated scale": by_people}
+        sets.append(Graded(numbers([pair[1:] for pair in rows]), grade_n, share))
+    by_people = [
+        (numbers(pairs), grade_n) for pairs, grade_n in (rated_pairs(data, x, "train") for x in RATED)
+    ]
+    return {"free": sets, "rated": sets + [Graded(*part, 1) for part in by_people]}
 
 
-def fit(
-    sets: Iterable[Graded], scale: Iterable[Graded], strength: float, about: Mapping[str, Any] | None = None
-) -> SimilarityWeights:
-    """Fit to sets of pairs, then level and slope to those that people rated."""
-    sets, scale = [*sets], [*scale]
+def fit(sets: Sequence[Graded], strength: float, about: dict[str, Any] | None = None) -> SimilarityWeights:
+    """Fit to sets of pairs."""
     shares = [np.full(len(part.grade_n), part.share / len(part.grade_n)) for part in sets]
-    weights = SimilarityWeights.fit(
+    return SimilarityWeights.fit(
         np.concatenate([part.numbers_nF for part in sets]),
         np.concatenate([part.grade_n for part in sets]),
         np.concatenate(shares),
         strength=strength,
-        about=dict(about or {}),
+        about=about,
     )
-    score_n = np.concatenate([logit(weights.probabilities(part.numbers_nF)) for part in scale])
-    grade_n = np.concatenate([part.grade_n for part in scale])
-    level, slope = minimize(
-        lambda x: np.mean((expit(x[0] + x[1] * score_n) - grade_n) ** 2), np.array([0.0, 1.0])
-    ).x.tolist()
-    weight = slope * np.array(weights.weight)
-    weight[0] += level
-    return replace(weights, weight=np.round(weight, 6).tolist())
 
 
 def main(folder: Path, keep: Path = KEEP) -> None:
     """Fit both."""
     graded = read_graded(data_folder(), keep, TextSource.load("builtin", "cpu"))
-    research = f"{LICENCE} AND LicenseRef-STS-B AND CC-BY-NC-SA-3.0"
-    for name, data, licence in (("free", DATA, LICENCE), ("rated", DATA | RATED_DATA, research)):
-        sets = graded[name].values()
-        pair_count = sum(len(part.grade_n) for part in sets)
+    for name, data, licence in (
+        ("free", DATA, LICENCE),
+        ("rated", DATA | RATED_DATA, f"{LICENCE} AND LicenseRef-STS-and-SICK"),
+    ):
+        pair_count = sum(len(part.grade_n) for part in graded[name])
         about = {"data": data, "licence": licence, "meaning": "builtin", "pairs": pair_count}
-        fit(sets, graded[f"{name} scale"].values(), STRENGTHS[name], about).save(folder / f"{name}.json")
+        fit(graded[name], STRENGTHS[name], about).save(folder / f"{name}.json")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,9 @@ vector, L slots.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from multiview.judge.facts import Facts, Ints, PairFacts
+from multiview.judge.facts import Facts, PairFacts
 from multiview.judge.pair_numbers import Floats, Vectors
 from multiview.judge.weights import SLOTS
 from multiview.pretrained import unit_rows
@@ -69,30 +68,14 @@ def _words_in_slots(facts: Facts, form_count: int) -> csr_array:
         ("agent", is_agent_M),
     ):
         slot_M[is_in_M] = _SLOT[slot]
-    word_M = np.append(dependent_M, head_M[has_predicate_M])
-    slot_M = np.append(slot_M, np.full(has_predicate_M.sum(), _SLOT["predicate"]))
     word_T = np.flatnonzero(facts.is_content)
     sentence_T = np.repeat(np.arange(len(facts.word_count)), facts.word_count)[word_T]
-    return csr_array(
-        (
-            facts.sign[word_T].astype(np.float32),
-            (
-                sentence_T * len(SLOTS)
-                + _first_slots(sentence_T * form_count + facts.form[word_T], word_M, slot_M),
-                facts.form[word_T],
-            ),
-        ),
-        (len(facts.word_count) * len(SLOTS), form_count),
-    )
-
-
-def _first_slots(word_T: Ints, word_M: Ints, slot_M: NDArray[np.int64]) -> Ints:
-    """Return the first of the slots of each word, or the rest: [T]."""
-    order = np.lexsort((slot_M, word_M))
-    known, first = np.unique(word_M[order], return_index=True)
-    slot_of_known = slot_M[order][first]
-    place_T = np.searchsorted(known, word_T)
-    is_known_T = np.isin(word_T, known)
-    slot_T = np.full(len(word_T), _SLOT["rest"])
-    slot_T[is_known_T] = np.minimum(slot_of_known[place_T[is_known_T]], _SLOT["rest"])
-    return slot_T
+    form_T = facts.form[word_T]
+    places = np.concatenate([sentence_T * form_count + form_T, dependent_M, head_M[has_predicate_M]])
+    _, number = np.unique(places, return_inverse=True)
+    first_slot = np.full(len(places), _SLOT["rest"])
+    slot_M = np.append(slot_M, np.full(has_predicate_M.sum(), _SLOT["predicate"]))
+    np.minimum.at(first_slot, number[len(word_T) :], slot_M)
+    row_T = sentence_T * len(SLOTS) + first_slot[number[: len(word_T)]]
+    sign_T = facts.sign[word_T].astype(np.float32)
+    return csr_array((sign_T, (row_T, form_T)), (len(facts.word_count) * len(SLOTS), form_count))

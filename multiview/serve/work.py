@@ -175,18 +175,18 @@ def embed(texts: Sequence[str]) -> list[Embedding | Refused]:
     return _each(texts, models().tokens, compute)
 
 
-def judge(pairs: Sequence[Pair]) -> list[dict[str, Any] | Refused]:
-    """Judge pairs of sentences: probability and reasons."""
+def judge(pairs: Sequence[Pair], *, graded: bool = True) -> list[dict[str, Any] | Refused]:
+    """Judge pairs of sentences: probability, how alike they are unless ``graded`` is false, and reasons."""
 
     def check(pair: Pair) -> Pair:
         for text in pair:
             models().tokens(text)
         return pair
 
-    return _each(pairs, check, lambda taken: map(_as_json, models().judge.pairs(taken)))
+    return _each(pairs, check, lambda taken: [_as_json(j, graded) for j in models().judge.pairs(taken)])
 
 
-def _as_json(judgement: Judgement) -> dict[str, Any]:
+def _as_json(judgement: Judgement, graded: bool) -> dict[str, Any]:
     reasons = [
         {"kind": r.kind, "a": r.a, "b": r.b, "place": r.place, "text": str(r)} for r in judgement.reasons
     ]
@@ -194,7 +194,7 @@ def _as_json(judgement: Judgement) -> dict[str, Any]:
         "probability": round(judgement.probability, 6),
         "same": judgement.probability >= 0.5,
         "reasons": reasons,
-    }
+    } | ({"similarity": round(judgement.similarity, 6), "slots": judgement.slots} if graded else {})
 
 
 def similarity(pairs: Sequence[Pair]) -> list[float | Refused]:
@@ -247,7 +247,7 @@ def _search(item: SearchItem) -> list[dict[str, Any]]:
         {"index": place, "text": text, "score": score} for place, text, score in found
     ]
     if item.judged:
-        verdicts = judge([(item.query, text) for _, text, _ in found])
+        verdicts = judge([(item.query, text) for _, text, _ in found], graded=False)
         for row, verdict in zip(rows, verdicts, strict=True):
             row["judgement"] = None if isinstance(verdict, Refused) else verdict
     return rows

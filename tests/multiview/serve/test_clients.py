@@ -112,6 +112,8 @@ def test_the_judge_judges_as_in_python(server: Server) -> None:
     judgements = Judge.load().pairs(pairs)
     for result, judgement in zip(results, judgements, strict=True):
         assert result["probability"] == pytest.approx(judgement.probability, abs=1e-4)
+        assert result["similarity"] == pytest.approx(judgement.similarity, abs=1e-4)
+        assert result["slots"] == pytest.approx(judgement.slots, abs=1e-4)
         assert [reason["text"] for reason in result["reasons"]] == [
             str(reason) for reason in judgement.reasons
         ]
