@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.similarity import halves
 from multiview.judge import Judge
 from multiview.judge.__main__ import cli
 from multiview.judge.similarity import SimilarityWeights, weights_of
 from runtime.errors import UserError
 from runtime.files import read_record, write_record
+from tools.fit_similarity import Graded, fit
 
 SAME = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")
 SWAPPED = ("The lawyer praised the doctor.", "The doctor praised the lawyer.")
@@ -103,3 +105,25 @@ def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
         [rated.similarity(*pair) for pair in RISING], abs=1e-4
     )
     assert [row[2] for row in rows] == [a for a, _ in RISING]
+
+
+def test_halves_of_plain_sentences_share_no_verb() -> None:
+    parted = [("the a v1 the b", "the a v2 the b"), ("the a v3 the b", "the c v4 the d")] * 3
+    chain = [(f"the a v{n} the b", f"the a v{n + 1} the b") for n in range(8)]
+    for pairs in (parted, chain):
+        half = halves(pairs)
+        verbs = [
+            {text.split()[2] for pair, own in zip(pairs, half, strict=True) if own == side for text in pair}
+            for side in (0, 1)
+        ]
+        assert min(map(len, verbs)) >= 2 and not verbs[0] & verbs[1]
+    assert halves(chain).count(-1) == 1
+
+
+def test_a_fit_meets_the_grades_of_its_pairs() -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(3000, len(SimilarityWeights.names)))
+    grades = 1 / (1 + np.exp(-numbers[:, 0] - numbers[:, 1]))
+    parts = [Graded(numbers[:2900], grades[:2900], 1.0), Graded(numbers[:50], 1 - grades[:50], 1e-6)]
+    fitted = fit(parts, 1.0)
+    assert np.abs(fitted.probabilities(numbers[2900:]) - grades[2900:]).mean() < 0.1
