@@ -58,8 +58,9 @@ BUILTIN_WORDS = "builtin"
 """In place of a file in ``--vectors``: the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
 BUILTIN = "builtin"
 """In ``--start``: the encoder in the package."""
-NO_VECTORS = NO_START = "none"
-"""In place of a file in ``--vectors``: words are trained from nothing; in ``--start``: all is."""
+NO_VECTORS = NO_START = NO_VIEWS = "none"
+"""In place of a file in ``--vectors``: words are trained from nothing; in ``--start``: all is;
+in ``--views``: the read-out of the start is trained alone."""
 TRAIN = "train"
 """In place of a file in ``--vectors``: skip-gram vectors are trained on the corpus itself."""
 
@@ -172,8 +173,8 @@ class TrainConfig:
     """Model to go on from: a folder, builtin, or none, which trains new views (dep,const by default) and
     takes the options of words, tables and encoders. The new model has the start's licence."""
     views: str = ""
-    """Views to train; by default all of the start's that have weights. Others join it. Without a start two or
-    more, of which one may be named twice."""
+    """Views to train; by default all of the start's that have weights. Others join it; none trains its
+    read-out alone. Without a start two or more, of which one may be named twice."""
     trees: Path | None = None
     """A tree cache; None: the only one, or none where there are pairs."""
     pairs: tuple[Path, ...] = ()
@@ -215,7 +216,7 @@ class TrainConfig:
     def view_list(self) -> list[str]:
         """The names of the views in their order."""
         views = self.views or ("" if self.goes_on else "dep,const")
-        return [view.strip() for view in views.split(",") if view.strip()]
+        return [view.strip() for view in views.split(",") if view.strip() and views != NO_VIEWS]
 
     @property
     def goes_on(self) -> bool:

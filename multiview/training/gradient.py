@@ -212,7 +212,8 @@ def _backpropagate(
             if feature.requires_grad:
                 features_with_graph.append(feature)
                 their_gradients.append(gradient)
-        torch.autograd.backward(features_with_graph, their_gradients)
+        if features_with_graph:  # else the read-out is trained alone
+            torch.autograd.backward(features_with_graph, their_gradients)
     return sums
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from multiview.config import TrainConfig
+from multiview.config import NO_VIEWS, TrainConfig
 from multiview.encoders.meaning import Readout
 from multiview.encoders.registry import ViewEncoder, trained_views, view_class
 from multiview.folder.files import Model, load_model, model_folder, model_record, model_sha256
@@ -47,10 +47,11 @@ class StartModel:
         for name, weight in model.network.state_dict().items():
             if not name.startswith("scale.") and not weight.isfinite().all():
                 raise UserError(f"--start {config.start}: its weights {name} are not finite; give another")
-        own_views, chosen = (
-            list(model.network.views),
-            config.view_list or trained_views(model.network.views),
-        )
+        own_views, chosen = list(model.network.views), config.view_list
+        if config.views == NO_VIEWS and model.network.readout is None:
+            raise UserError(f"--views none: {config.start} has no read-out to train; name views")
+        if not config.views:
+            chosen = trained_views(own_views)
         for view in chosen:
             if view_class(view).weightless:
                 raise UserError(f"--views {config.views}: {view} has nothing to train; leave it out")

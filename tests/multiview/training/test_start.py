@@ -78,6 +78,17 @@ def test_going_on_gains_and_leaves_the_rest(going_on: TrainConfig, start: Path, 
     assert np.abs(vectors[2] - vectors[0]).max() > 0.01
 
 
+@pytest.mark.parametrize("micro_batch", [0, 7])
+def test_the_readout_is_trained_alone(going_on: TrainConfig, start: Path, micro_batch: int) -> None:
+    config = changed(going_on, views="none", loop={"max_steps": 2, "micro_batch": micro_batch})
+    assert main(config) == 0
+    before, after = weights_of(start), weights_of(going_on.folder)
+    assert {name for name in before if not torch.equal(before[name], after[name])} == {
+        "readout.weight",
+        "readout.bias",
+    }
+
+
 def test_what_gains_nothing_is_the_start(going_on: TrainConfig, start: Path) -> None:
     """The step of least validation loss is kept, that before the first one included."""
     assert main(changed(going_on, objective={"keep": 1e6}, loop={"max_steps": 4})) == 0
@@ -218,6 +229,11 @@ def test_what_cannot_be_gone_on_from(
         "was parsed by toy-dep 2": [f"--trees={other}", on],
         "--views bag: bag has nothing to train": [trees, on, "--views=bag"],
         "view 'srl'": [trees, on, "--views=srl"],
+        "models/views has no read-out to train; name views": [
+            trees,
+            f"--start={tmp_path}/models/views",
+            "--views=none",
+        ],
         "--views dep,dep: names a view twice": [trees, on, "--views=dep,dep"],
         "--encoder.dim 64: is of new views, --start builtin has its own; give --start none": [
             *(trees, "--encoder.dim=64")
