@@ -166,7 +166,7 @@ def test_text_and_pairs_take_turns(going_on: TrainConfig, pair_file: Path) -> No
 
 
 def test_graded_pairs_alone_are_decided_by_their_ranks(going_on: TrainConfig, pair_file: Path) -> None:
-    """CoSENT's loss is of the worst ranked pairs, and may rise while the correlation does, or fall."""
+    """The loss of the cosines' errors may rise while the correlation does, or fall."""
     graded = pair_file.with_name("graded.tsv")
     rows = [line.split("\t") for line in pair_file.read_text().splitlines()[1:]]
     lines = [f"{a}\t{b}\t{n % 3}" for n, (a, b) in enumerate(rows)]
