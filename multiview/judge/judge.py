@@ -21,7 +21,7 @@ from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
 from multiview.judge.certain import MOST, differs_in_one_thing, exchanged_or_limited
 from multiview.judge.long_texts import as_read
-from multiview.judge.similarity import Together, weights_of
+from multiview.judge.similarity import SimilarityWeights, Together, weights_of
 from multiview.judge.thresholds import Threshold, choose_threshold
 from multiview.judge.weights import NUMBERS, PULLS, SLOTS, Floats, Weights
 from runtime.cli import LOGGER
@@ -137,8 +137,13 @@ class Judge:
     def __init__(
         self, weights: Weights, encoder: Any = None, source: Any = None, similarity: str | Path = "free"
     ) -> None:
-        self.weights, self.encoder, self.similarity_weights = weights, encoder, similarity
+        self.weights, self.encoder, self._similarity = weights, encoder, similarity
         self.source = _source_for(encoder, source)
+
+    @cached_property
+    def similarity_weights(self) -> SimilarityWeights:
+        """The weights of how alike two sentences are, loaded when they are needed."""
+        return weights_of(self._similarity)
 
     @classmethod
     @loading()
@@ -161,9 +166,10 @@ class Judge:
         if fitted_beside != present:
             fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
             raise UserError(f"judge {name}: {fault}; give it that")
+        judge = cls(weights, encoder, source, similarity)
         if similarity != "free":
-            weights_of(similarity)  # refuses what is none
-        return cls(weights, encoder, source, similarity)
+            _ = judge.similarity_weights  # refuses what is none
+        return judge
 
     @classmethod
     def fit(
@@ -261,7 +267,7 @@ class Judge:
         chance_n = chances(self.weights, pair_list, by_rule_n, numbers_nF)
         numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
         together = Together(
-            pair_list, pair_facts, numbers_nF, by_rule_n, self.source, self.similarity_weights
+            pair_list, pair_facts, numbers_nF, by_rule_n, self.source, lambda: self.similarity_weights
         )
         return [
             Judgement(a, b, float(chance_n[pair]), numbers[pair], together, pair)

@@ -8,8 +8,7 @@ Legend of dimension suffixes: n pairs, L slots, F numbers, D size of a vector.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,7 +38,6 @@ class SimilarityWeights(Weights):
     )
 
 
-@cache
 def weights_of(name: str | Path) -> SimilarityWeights:
     """Load ``free``, ``rated``, or the file of others; one that is missing or damaged is a UserError."""
     in_package = {file.stem: file for file in FOLDER.glob("*.json")}
@@ -78,7 +76,7 @@ class Together:
         numbers_nF: Floats,
         by_rule_n: Floats,
         source: TextSource,
-        weights: str | Path,
+        weights: Callable[[], SimilarityWeights],
     ) -> None:
         self.facts = facts
         self._rest = pairs, numbers_nF, by_rule_n, source, weights
@@ -86,9 +84,9 @@ class Together:
     @cached_property
     def compared(self) -> tuple[Floats, Floats]:
         """The similarities [n], and the cosines of the slots [n, L]."""
-        pairs, numbers_nF, by_rule_n, source, name = self._rest
+        pairs, numbers_nF, by_rule_n, source, weights = self._rest
         numbers_nF, slot_nL = similarity_numbers(pairs, self.facts, numbers_nF, source)
-        similarity_n = weights_of(name).probabilities(numbers_nF)
+        similarity_n = weights().probabilities(numbers_nF)
         # What long texts share is alike.
         similarity_n = 1 - (1 - similarity_n) * [_share_that_differs(*pair) for pair in pairs]
         return np.where(np.isnan(by_rule_n), similarity_n, by_rule_n), slot_nL

@@ -86,7 +86,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path) -> None:
         Judge.load(similarity=tmp_path / "none.json")
     file = tmp_path / "weights.json"
     weights_of("free").save(file)
-    assert SimilarityWeights.load(file) == weights_of("free")
+    assert Judge.load(similarity=file).similarity_weights == weights_of("free")
     write_record(file, {**read_record(file), "numbers": ["words"]})
     with pytest.raises(UserError, match="fit it anew"):
         Judge.load(similarity=file)
