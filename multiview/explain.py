@@ -2,7 +2,7 @@
 
     python -m multiview.explain runs/models/builtin-laptop "A cat sat on the mat." "On a mat lay a cat."
 
-The model is a folder, or ``builtin``, with the view dep or const. :mod:`multiview.judge.matches` says
+The model is a folder, or ``builtin``, with the view dep or const. :mod:`multiview.matches` says
 how matches are chosen.
 """
 

@@ -44,7 +44,7 @@ from runtime.device import products_in, torch_threads, with_torch_defaults
 from runtime.errors import UserError, check_count
 
 if TYPE_CHECKING:
-    from multiview.judge.matches import Explanation
+    from multiview.matches import Explanation
     from parsing.trees.cache import TreeCache
 
 
@@ -206,7 +206,7 @@ class MultiViewEncoder(LoadedModel):
         have. An unknown view, one without trees, and a sentence too long for the parsers are a UserError.
         """
         with loading():
-            from multiview.judge.matches import explain_pair, nodes_of
+            from multiview.matches import explain_pair, nodes_of
 
         top = check_count(top, "explain: top")
         views = None if view is None else [view]
