@@ -1,12 +1,8 @@
 """Measure us and the peer in one run, alternating; each command ends with one line of JSON."""
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-
-from runtime.errors import UserError
 
 
 def alternate(
@@ -31,10 +27,3 @@ def ratios(seconds: Mapping[str, Sequence[float]], ours: str, theirs: str) -> li
 def spread(values: Sequence[float], digits: int = 2) -> str:
     """Return the median and the range as text."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
-def data_folder() -> Path:
-    """Return the folder of the real data, which MULTIVIEW_DATA names; else raise a UserError."""
-    if "MULTIVIEW_DATA" not in os.environ:
-        raise UserError("set MULTIVIEW_DATA to the folder of the real data")
-    return Path(os.environ["MULTIVIEW_DATA"])

@@ -28,10 +28,11 @@ from statistics import median
 
 from tyro.conf import Positional
 
-from benchmarks import alternate, data_folder, ratios, spread
+from benchmarks import alternate, ratios, spread
 from corpora.inputs import read_lines
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError
+from tools import data_folder
 
 MINILM = "all-MiniLM-L6-v2"
 SENTENCES = 500

@@ -23,7 +23,6 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks import data_folder
 from benchmarks.encoding import MINILM, find_peer
 from benchmarks.structure import PairSet, Values, cosines_by, has_minilm, print_table, texts_of
 from corpora.senteval.files import TaskData, read_task
@@ -41,6 +40,7 @@ from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.correlation import spearman
 from senteval_runner.protocol.cosine_tasks import nearer, nearest
 from senteval_runner.protocol.statistics import grouped_mean, interval, resample_score
+from tools import data_folder
 from tools.fit_judge import KEEP
 from tools.judge_rows import CAPTIONS, Sides, differing_words, parsed, read_sides
 from tools.judge_rows import texts_of as texts_of_sides

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Positional
 
-from benchmarks import data_folder
 from benchmarks.structure import has_minilm, minilm_vectors, print_table
 from corpora.inputs import read_table
 from corpora.senteval.structure import Pair, task_pairs
@@ -36,6 +35,7 @@ from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, configuration
+from tools import data_folder
 from tools.fit_judge import KEEP
 from tools.judge_rows import PAWS_ROWS, Sides, parsed, read_sides, sentences_of, texts_of
 

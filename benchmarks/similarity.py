@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse.csgraph import connected_components, laplacian
 
-from benchmarks import data_folder
 from benchmarks.opposites import judged_figure
 from benchmarks.structure import PairSet, print_table
 from corpora.inputs import read_table
@@ -26,6 +25,7 @@ from multiview.judge.weights import NUMBERS, Floats
 from runtime.cli import Command, configuration
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.statistics import interval, resample_score
+from tools import data_folder
 from tools.fit_similarity import (
     KEEP,
     RATED,

@@ -18,7 +18,6 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import data_folder
 from benchmarks.encoding import MINILM, find_peer
 from corpora.senteval.structure import FILLINGS, Pair, task_pairs, triplets
 from multiview.model import MultiViewEncoder
@@ -32,6 +31,7 @@ from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.cosine_tasks import binding_scores
 from senteval_runner.protocol.statistics import interval, resample_score
+from tools import data_folder
 
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
 Values = Mapping[str, Scores]

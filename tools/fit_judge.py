@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import data_folder
 from multiview.folder.reading import TextSource
 from multiview.judge.judge import read_numbers
 from multiview.judge.weights import Weights
+from tools import data_folder
 from tools.judge_rows import parsed, read_sides, texts_of
 
 SHARES = {"PAWS": 3.5, "MRPC": 5, "Binding": 0.3, "SemAntoNeg": 0.2, "swap": 2.5, "replace": 4.5, "Near": 1}

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import data_folder
 from benchmarks.structure import PairSet, cosines_by, minilm_vectors, texts_of
 from corpora.inputs import read_table
 from corpora.senteval.files import read_task
@@ -31,6 +30,7 @@ from multiview.judge.weights import Floats
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import unit_rows
 from runtime.files import json_digest
+from tools import data_folder
 from tools.judge_rows import read_sides
 
 KEEP = Path("runs/similarity")

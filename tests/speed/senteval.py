@@ -18,13 +18,14 @@ import numpy as np
 import torch
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks import alternate, data_folder, ratios, spread
+from benchmarks import alternate, ratios, spread
 from corpora.senteval.files import read_task
 from senteval_runner.protocol import classify
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.features import design
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
+from tools import data_folder
 
 ALTERNATIONS = 5
 # task, split, dimensions, rows, searched folds (of 10), max_epoch of the protocol
