@@ -1,7 +1,7 @@
 """What must not move while the inside is rewritten, on any processor: trees, vectors, batches, trainings.
 
-    python -m tests.test_goldens          # makes everything anew and writes goldens.json
-    python -m tests.test_goldens burt     # only these sections
+    python -m tests.test_goldens burt     # makes these sections anew and writes goldens.json
+    python -m tests.test_goldens          # prints the names of the sections
 
 Only entry points that users call are used, so that a rewrite can be held against the same figures. The file
 has what no processor's instructions decide: integers (trees, the order of batches) as hashes, and numbers
@@ -262,10 +262,10 @@ MEASURES: Mapping[str, Callable[[Path], Any]] = {
 
 
 def rewrite(names: list[str]) -> None:
-    """Measure these, by default everything, and write the file."""
-    values = json.loads(FILE.read_text()) if names else {}
+    """Measure these, and write the file."""
+    values = json.loads(FILE.read_text())
     with tempfile.TemporaryDirectory() as place:
-        for name in names or MEASURES:
+        for name in names:
             (Path(place) / name).mkdir()
             values[name] = MEASURES[name](Path(place) / name)
     text = json.dumps({name: values[name] for name in MEASURES})
@@ -274,4 +274,7 @@ def rewrite(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    rewrite(sys.argv[1:])
+    if sys.argv[1:]:
+        rewrite(sys.argv[1:])
+    else:
+        print(*MEASURES)
