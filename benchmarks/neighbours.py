@@ -16,8 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Positional
 
-from benchmarks.encoding import MINILM
-from benchmarks.structure import minilm_vectors
 from multiview.model import MultiViewEncoder
 from multiview.training.objective import (
     BLOCK_SENTENCES,
@@ -31,6 +29,7 @@ from parsing.trees.sentences import cached_sentences
 from runtime.cli import Command, configuration
 from senteval_runner.protocol.features import unit
 from senteval_runner.protocol.statistics import grouped_mean
+from tools.pair_sets import MINILM, minilm_vectors
 
 
 @configuration

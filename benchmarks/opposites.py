@@ -23,8 +23,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.encoding import MINILM, find_peer
-from benchmarks.structure import PairSet, Values, cosines_by, has_minilm, print_table, texts_of
+from benchmarks.structure import print_table
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
@@ -44,6 +43,7 @@ from tools import data_folder
 from tools.fit_judge import KEEP
 from tools.judge_rows import CAPTIONS, Sides, differing_words, parsed, read_sides
 from tools.judge_rows import texts_of as texts_of_sides
+from tools.pair_sets import MINILM, PairSet, Values, cosines_by, find_peer, has_minilm, texts_of
 
 TRIPLETS = ("SemAntoNeg", *CAPTIONS)
 SHARES = (0.0, 0.1, 0.15, 0.2)

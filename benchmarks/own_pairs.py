@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Positional
 
-from benchmarks.structure import has_minilm, minilm_vectors, print_table
+from benchmarks.structure import print_table
 from corpora.inputs import read_table
 from corpora.senteval.structure import Pair, task_pairs
 from multiview.folder.reading import TextSource
@@ -38,6 +38,7 @@ from runtime.cli import Command, Count, configuration
 from tools import data_folder
 from tools.fit_judge import KEEP
 from tools.judge_rows import PAWS_ROWS, Sides, parsed, read_sides, sentences_of, texts_of
+from tools.pair_sets import has_minilm, minilm_vectors
 
 SIZES, HIT_RATES, NEIGHBOURS = (100, 300, 1000, 2000), (50, 70, 90), 10
 FITTED_TWEETS, SCORED_TWEETS, SCORED_PAWS = 1131, 600, 1250

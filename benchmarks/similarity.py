@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components, laplacian
 
 from benchmarks.opposites import judged_figure
-from benchmarks.structure import PairSet, print_table
+from benchmarks.structure import print_table
 from corpora.inputs import read_table
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
@@ -37,6 +37,7 @@ from tools.fit_similarity import (
     read_graded,
 )
 from tools.judge_rows import read_sides
+from tools.pair_sets import PairSet
 
 NAMES = SimilarityWeights.names
 SLOTS = ("slots", "agents", "patients", "predicates")

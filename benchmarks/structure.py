@@ -11,31 +11,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.encoding import MINILM, find_peer
-from corpora.senteval.structure import FILLINGS, Pair, task_pairs, triplets
+from corpora.senteval.structure import FILLINGS, task_pairs, triplets
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import load_pretrained
 from multiview.structure.binding import BindingView, OrderView, RolesView, StructureView, structure_of
 from multiview.structure.negation import WordTrees
 from parsing.trees.role_rules import word_flags
 from parsing.trees.roles import Arcs, canonical_arcs
 from runtime.cli import Command, configuration
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.correlation import Scores, cosines
+from senteval_runner.protocol.correlation import Scores
 from senteval_runner.protocol.cosine_tasks import binding_scores
 from senteval_runner.protocol.statistics import interval, resample_score
 from tools import data_folder
+from tools.pair_sets import PairSet, Values, cosines_by, has_minilm, minilm_vectors, texts_of
 
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
-Values = Mapping[str, Scores]
-"""Numbers of the first pairs of each set, [n] or fewer."""
 
 
 def random_trees(trees: WordTrees) -> Arcs:
@@ -60,22 +56,6 @@ VIEWS: dict[str, type[BindingView]] = {"structure": StructureView, "roles": Role
 VIEWS["random trees"] = RandomTrees
 
 
-class PairSet(NamedTuple):
-    """Pairs of sentences; some come in rows of several."""
-
-    gold: Scores
-    """[n], 1 where both say the same, else 0; or how much alike they are."""
-    texts: list[tuple[str, str]]
-    size: int = 1
-    """Pairs that are drawn together: three in a row of a triplet, or all pairs of a frame."""
-
-    @classmethod
-    def of(cls, pairs: Sequence[Pair], size: int = 1) -> Self:
-        """Make a set of pairs that say the same or not."""
-        gold = np.array([float(is_same) for is_same, _, _ in pairs])
-        return cls(gold, [(a, b) for _, a, b in pairs], size)
-
-
 def read_sets(part: str, data: Path, hans: Path | None) -> dict[str, PairSet]:
     """Read the sets of a part, by name."""
     pairs = [pair for triplet in triplets(part) for pair in triplet.pairs()]
@@ -87,21 +67,6 @@ def read_sets(part: str, data: Path, hans: Path | None) -> dict[str, PairSet]:
         rows = list(task_pairs("PAWS", paws))
         sets["PAWS"] = PairSet.of(rows[:2000] if part == "development" else rows[2000:])
     return sets
-
-
-def texts_of(sets: Mapping[str, PairSet]) -> list[str]:
-    """Return the distinct sentences of all sets."""
-    return list(dict.fromkeys(text for pairs in sets.values() for pair in pairs.texts for text in pair))
-
-
-def cosines_by(sets: Mapping[str, PairSet], vectors: NDArray[np.floating]) -> Values:
-    """Compute the cosines of every set from vectors of :func:`texts_of`."""
-    place_of_text = {text: place for place, text in enumerate(texts_of(sets))}
-    cosines_by_set = {}
-    for name, pairs in sets.items():
-        a, b = np.array([[place_of_text[text] for text in pair] for pair in pairs.texts]).T
-        cosines_by_set[name] = cosines(vectors[a], vectors[b])
-    return cosines_by_set
 
 
 def precision_text(gold: Scores, cosine: Scores) -> str:
@@ -128,17 +93,6 @@ class StructureConfig:
     """Which frames and rows."""
     hans: Path | None = None
     """HANS's heuristics_evaluation_set.txt."""
-
-
-def has_minilm() -> bool:
-    """Tell whether MiniLM's package is installed."""
-    return find_peer(MINILM) != MINILM
-
-
-def minilm_vectors(texts: list[str]) -> NDArray[np.float32]:
-    """Encode texts by MiniLM, [n, 384]."""
-    model = load_pretrained(find_peer(MINILM), all_modules=True, device="cpu")
-    return np.asarray(model.encode(texts, batch_size=64, show_progress_bar=False), np.float32)
 
 
 def main(options: StructureConfig) -> None:

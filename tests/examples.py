@@ -9,10 +9,10 @@ import json
 
 import numpy as np
 
-from benchmarks.structure import has_minilm, minilm_vectors
 from multiview.judge import Judge
 from multiview.model import MultiViewEncoder
 from senteval_runner.protocol.correlation import cosines
+from tools.pair_sets import has_minilm, minilm_vectors
 
 ACTIVE, SWAPPED = "The lawyer praised the doctor.", "The doctor praised the lawyer."
 PASSIVE = "The doctor was praised by the lawyer."

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.structure import PairSet, cosines_by, minilm_vectors, texts_of
 from corpora.inputs import read_table
 from corpora.senteval.files import read_task
 from multiview.folder.reading import TextSource
@@ -32,6 +31,7 @@ from multiview.pretrained import unit_rows
 from runtime.files import json_digest
 from tools import data_folder
 from tools.judge_rows import read_sides
+from tools.pair_sets import PairSet, cosines_by, minilm_vectors, texts_of
 
 KEEP = Path("runs/similarity")
 RULES = {
