@@ -46,7 +46,7 @@ _FURTHER_POLES: dict[str, Poles] = {
 }
 """Poles of function words, particles, and words that agree with others; by the first *enable* and *turn off*
 are opposed, *not successful* and *fail* agree."""
-TABLES = (_DIGITS, _ENDINGS, MAX_WORDS)
+TABLES = (_DIGITS, _ENDINGS, MAX_WORDS, _FURTHER_POLES)
 """The tables by which words are compared."""
 
 
@@ -218,7 +218,7 @@ class PairFacts(NamedTuple):
     """[n, 2], the row in ``facts`` of both sentences of each pair."""
 
 
-def read_pairs(batches: Iterable[tuple[Ints, Batch]], place_n2: Ints) -> PairFacts:
+def facts_of_pairs(batches: Iterable[tuple[Ints, Batch]], place_n2: Ints) -> PairFacts:
     """Read paired sentences, by their places [B] in each batch and ``place_n2`` in each pair."""
     forms = FormTable()
     places: list[Ints] = []

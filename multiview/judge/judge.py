@@ -60,7 +60,7 @@ def read_numbers(
     import torch
 
     with loading():
-        from multiview.judge.facts import read_pairs
+        from multiview.judge.facts import facts_of_pairs
         from multiview.judge.pair_numbers import compute_numbers
         from multiview.pretrained import check_vectors, unit_rows
         from runtime.device import torch_threads
@@ -70,7 +70,7 @@ def read_numbers(
     place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs], np.int64)
     texts = list(places)
     with torch.inference_mode(), torch_threads(1):
-        facts = read_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, BATCH), place_n2)
+        facts = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, BATCH), place_n2)
         numbers = compute_numbers(facts, source.words)
     if encoder is not None:
         strings = [text if isinstance(text, str) else " ".join(text) for text in texts]

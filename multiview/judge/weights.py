@@ -245,16 +245,16 @@ def area_under_curve(score_n: Floats, is_same_n: NDArray[np.bool_]) -> float:
 
 
 def digest_of_tables() -> str:
-    """Return the digest of everything but code that decides a pair's numbers.
+    """Return the digest of the tables that decide a pair's numbers.
 
-    The forms of :mod:`multiview.judge.typed` are left out: few of the texts that judges were fitted on have
-    any.
+    Those of :mod:`multiview.judge.typed` and :mod:`multiview.judge.certain` are left out: few of the texts
+    that judges were fitted on have such forms, and what is certain changes no number.
     """
     from multiview.judge import facts  # here, as they import torch
     from multiview.structure import negation, poles
     from parsing.trees.role_rules import TABLES
 
-    rules = [negation.NEGATION_RULES, negation.PARTICLES, negation.UNIVERSAL, poles.TABLES, facts.TABLES]
+    rules = [negation.TABLES, poles.TABLES, facts.TABLES]
     return json_digest([*NUMBERS, VERSION, repr(rules), repr(TABLES)], 16)
 
 

@@ -192,7 +192,7 @@ def _as_json(judgement: Judgement, graded: bool) -> dict[str, Any]:
     ]
     return {
         "probability": round(judgement.probability, 6),
-        "same": judgement.probability >= 0.5,
+        "same": judgement.probability > 0.5,
         "reasons": reasons,
     } | ({"similarity": round(judgement.similarity, 6), "slots": judgement.slots} if graded else {})
 

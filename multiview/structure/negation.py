@@ -74,6 +74,8 @@ _RAISING_VERBS = (
     *("guess", "imagine"),
 )
 """Verbs whose negation is meant for the clause below them."""
+TABLES = (NEGATION_RULES, PARTICLES, UNIVERSAL, _RAISING_VERBS)
+"""The tables that decide which words are denied."""
 _ARGUMENT = KIND.SUBJECT | KIND.OBJECT
 _MODIFIER = KIND.ADVERB | KIND.DETERMINER | KIND.AUXILIARY | KIND.COPULA
 """Relations of words that a negation stands with though it is meant for what they belong to."""

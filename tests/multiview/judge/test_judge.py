@@ -150,7 +150,8 @@ def test_numbers_of_a_pair(judge: Judge) -> None:
 
 
 def test_the_judge_in_the_package_knows_its_checks(judge: Judge) -> None:
-    assert len(judge.broken_checks()) <= 2
+    swap = "swap: The red team beat the blue team. | The blue team beat the red team."
+    assert judge.broken_checks() == [swap]
 
 
 def test_a_stronger_pull_is_taken_where_checks_would_be_lost(judge: Judge) -> None:
@@ -239,5 +240,5 @@ def test_long_texts_of_the_same_sentences_or_with_one_more(judge: Judge) -> None
 def test_that_roles_are_not_compared_in_long_texts_is_said(judge: Judge, caplog) -> None:
     warn_once.cache_clear()
     one = "The lawyer praised the doctor and " * 30
-    assert judge(one + "left.", one.replace("doctor", "nurse") + "left.").probability <= 1
+    judge(one + "left.", one.replace("doctor", "nurse") + "left.")
     assert "two texts differ over more than 120 words" in caplog.text

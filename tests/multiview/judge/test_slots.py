@@ -3,7 +3,7 @@
 import numpy as np
 
 from multiview.folder.reading import TextSource
-from multiview.judge.facts import PairFacts, read_pairs
+from multiview.judge.facts import PairFacts, facts_of_pairs
 from multiview.judge.slots import SPELLING_SHARE, SPELLING_WIDTH, slot_cosines
 from multiview.judge.weights import SLOTS
 from multiview.pretrained import unit_rows
@@ -58,7 +58,7 @@ def test_slots_are_those_of_a_slow_way() -> None:
     source = TextSource.load("builtin", "cpu")
     texts = [text for pair in PAIRS for text in pair]
     places = np.arange(len(texts)).reshape(-1, 2)
-    pairs = read_pairs(source.reader.batches(texts, {"tokens", "dep"}, None, 512), places)
+    pairs = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, None, 512), places)
     cosines, of_all = slot_cosines(pairs, source.words)
     forms = [form.text for form in pairs.forms.forms]
     meaning = unit_rows(source.words.rows(0, source.words.vocabulary.lookup(forms)).float().numpy())
