@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/answers.md"
-BLOCKS = dict(re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S))
+BLOCKS = dict(re.findall(r"^### (.+?)\n.*?^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S))
 
 pytestmark = pytest.mark.repo
 
