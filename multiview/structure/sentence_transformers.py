@@ -23,7 +23,7 @@ with extra("burt", "sentence-transformers"):
 
 CARD = "---\nlibrary_name: sentence-transformers\n---\n" + model_card(
     "Who did what to whom, beside another model",
-    "    from sentence_transformers import SentenceTransformer  # and pip install multiview-embeddings",
+    "    from sentence_transformers import SentenceTransformer  # where multiview-embeddings is installed",
     '    model = SentenceTransformer("FOLDER", trust_remote_code=True)',
     "The module is `multiview.structure.sentence_transformers` of the package multiview-embeddings; nothing "
     "in this folder runs. The other model is in `model/`.",

@@ -127,7 +127,7 @@ def test_a_structured_sentence_transformer_is_saved_and_loaded(tmp_path) -> None
     model = with_structure(plain, 0.3, encoder)
     model.save(str(tmp_path))
     card = (tmp_path / "README.md").read_text()
-    assert "pip install multiview-embeddings" in card and "trust_remote_code=True" in card
+    assert "where multiview-embeddings is installed" in card and "trust_remote_code=True" in card
     loaded_model = sentence_transformers.SentenceTransformer(str(tmp_path), trust_remote_code=True)
     vectors = model.encode([ACTIVE, EXCHANGED])
     np.testing.assert_allclose(loaded_model.encode([ACTIVE, EXCHANGED]), vectors, atol=1e-6)
