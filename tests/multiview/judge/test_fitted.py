@@ -127,7 +127,7 @@ def test_a_judge_fitted_on_other_tables_is_refused(judge: Judge, tmp_path: Path,
     for module, name in (
         (poles, "TABLES"),
         (facts, "TABLES"),
-        (negation, "PARTICLES"),
+        (negation, "TABLES"),
         (role_rules, "TABLES"),
     ):
         with monkeypatch.context() as changed, pytest.raises(UserError, match=r"own\.json: .* fit it anew"):
