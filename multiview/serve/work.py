@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from corpora.text import Tokenizer
 from multiview.folder.files import model_folder, model_sha256
-from multiview.pretrained import unit_rows
 from parsing.trees.drawings import dependency_svg
 from runtime.errors import UserError
 
@@ -177,13 +176,14 @@ def embed(texts: Sequence[str]) -> list[Embedding | Refused]:
 
 def judge(pairs: Sequence[Pair], *, graded: bool = True) -> list[dict[str, Any] | Refused]:
     """Judge pairs of sentences: probability, how alike they are unless ``graded`` is false, and reasons."""
+    return _each(pairs, _checked, lambda taken: [_as_json(j, graded) for j in models().judge.pairs(taken)])
 
-    def check(pair: Pair) -> Pair:
-        for text in pair:
-            models().tokens(text)
-        return pair
 
-    return _each(pairs, check, lambda taken: [_as_json(j, graded) for j in models().judge.pairs(taken)])
+def _checked(pair: Pair) -> Pair:
+    """Return a pair; a text that is too long is a UserError."""
+    for text in pair:
+        models().tokens(text)
+    return pair
 
 
 def _as_json(judgement: Judgement, graded: bool) -> dict[str, Any]:
@@ -198,17 +198,8 @@ def _as_json(judgement: Judgement, graded: bool) -> dict[str, Any]:
 
 
 def similarity(pairs: Sequence[Pair]) -> list[float | Refused]:
-    """Return how alike the sentences of pairs are: the cosine of their vectors, at least 0."""
-    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-    embeddings = dict(zip(texts, embed(texts), strict=True))
-    results: list[float | Refused] = []
-    for pair in pairs:
-        a, b = (embeddings[text] for text in pair)
-        if isinstance(a, Refused) or isinstance(b, Refused):
-            results.append(a if isinstance(a, Refused) else b)  # type: ignore[arg-type]
-        else:
-            results.append(max(float(unit_rows(a.vector[None])[0] @ unit_rows(b.vector[None])[0]), 0.0))
-    return results
+    """Return how alike the sentences of pairs are by the judge, from 0 to 1."""
+    return _each(pairs, _checked, lambda taken: [each.similarity for each in models().judge.pairs(taken)])
 
 
 class SearchItem(NamedTuple):
