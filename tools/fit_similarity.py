@@ -43,7 +43,7 @@ RULES = {
 SAME = 0.95
 """How alike pairs are that say the same."""
 LABELS = {"entailment": 0.1, "neutral": 0.0, "contradiction": -0.1}
-"""What a label of SNLI adds to the teacher's cosine."""
+"""The labels of SNLI, each with the number that it adds to the teacher's cosine."""
 SNLI_PAIRS, POOL, NEIGHBOURS = 3500, 3500, 1200
 STRENGTHS = {"free": 30.0, "rated": 10.0}
 """Strengths of the ridge, for a thousand pairs."""

@@ -183,10 +183,14 @@ class StartCard:
             if f"pairs/{name}" in best:
                 before, after = start[f"pairs/{name}"], best[f"pairs/{name}"]
                 lines["pairs"] = f"{meaning} {before:.1%} at the start, {after:.1%} at step {step}"
+        gains = bool(step)
         if not step:
             lines["no gain"] = f"this is {self.start}: no step was better on what was held out"
-        model = self.folder if step else self.start
-        lines["next"] = f"search by it: python -m multiview.search {model} {self.trees.folder}"
+        elif "neighbours" in lines and "pairs" not in lines and best["recall@1"] <= start["recall@1"]:
+            gains = False
+            lines["no gain"] = f"over {self.start}: the vectors find no more neighbours; more text may help"
+        model = self.folder if gains else self.start
+        lines["next"] = f"search by {model}: python -m multiview.search {model} {self.trees.folder}"
         return list(lines.items())
 
     def text(self, model: Model, verdict: Sequence[tuple[str, str]]) -> str:

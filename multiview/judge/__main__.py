@@ -49,7 +49,7 @@ class JudgeConfig:
     similarity: bool = False
     """Print how alike the sentences are, from 0 to 1, and the slots of two sentences."""
     weights: str = "free"
-    """Of similarity: free; rated, for research only; or a JSON file."""
+    """The weights that similarity is computed by: free; rated, for research only; or a JSON file."""
 
 
 def read_file(path: Path) -> tuple[list[tuple[str, str]], list[int]]:

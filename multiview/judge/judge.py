@@ -21,7 +21,7 @@ from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
 from multiview.judge.certain import MOST, differs_in_one_thing, exchanged_or_limited
 from multiview.judge.long_texts import as_read
-from multiview.judge.similarity import SimilarityWeights, Together, weights_of
+from multiview.judge.similarity import ComparedPairs, SimilarityWeights, weights_of
 from multiview.judge.thresholds import Threshold, choose_threshold
 from multiview.judge.weights import NUMBERS, PULLS, SLOTS, Floats, Weights
 from runtime.cli import LOGGER
@@ -89,18 +89,18 @@ class Judgement:
     """The probability that both say the same."""
     numbers: dict[str, float] = field(hash=False)
     """The pair's numbers, by the names in :data:`NUMBERS`."""
-    _together: Together = field(repr=False, compare=False)
+    _compared_pairs: ComparedPairs = field(repr=False, compare=False)
     _pair: int = field(repr=False, compare=False)
 
     @property
     def similarity(self) -> float:
         """How alike both are, from 0 to 1; computed for all pairs of a call when it is asked for one."""
-        return float(self._together.compared[0][self._pair])
+        return float(self._compared_pairs.compared[0][self._pair])
 
     @property
     def slots(self) -> dict[str, float]:
         """The cosine of each slot that both sentences fill, such as agent."""
-        cosines = self._together.compared[1][self._pair].tolist()
+        cosines = self._compared_pairs.compared[1][self._pair].tolist()
         return {slot: cosine for slot, cosine in zip(SLOTS, cosines, strict=True) if cosine}
 
     @cached_property
@@ -110,7 +110,9 @@ class Judgement:
             from multiview.judge.reasons import reasons_of
 
         return reasons_of(
-            self._together.facts, self._pair, exchanged_or_limited(_string_of(self.a), _string_of(self.b))
+            self._compared_pairs.facts,
+            self._pair,
+            exchanged_or_limited(_string_of(self.a), _string_of(self.b)),
         )
 
     @property
@@ -266,11 +268,11 @@ class Judge:
         by_rule_n = by_rule(pair_list, pair_facts)
         chance_n = chances(self.weights, pair_list, by_rule_n, numbers_nF)
         numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
-        together = Together(
+        compared_pairs = ComparedPairs(
             pair_list, pair_facts, numbers_nF, by_rule_n, self.source, lambda: self.similarity_weights
         )
         return [
-            Judgement(a, b, float(chance_n[pair]), numbers[pair], together, pair)
+            Judgement(a, b, float(chance_n[pair]), numbers[pair], compared_pairs, pair)
             for pair, (a, b) in enumerate(pair_list)
         ]
 

@@ -63,7 +63,7 @@ def similarity_numbers(
     return np.column_stack([numbers_nF[:, KEPT], slots_n, slot_nL[:, :3], *cosines]), slot_nL
 
 
-class Together:
+class ComparedPairs:
     """The pairs of one call of the judge, which compares them further, all at once, when it is asked to.
 
     ``by_rule_n`` has the similarity of pairs of which a rule says it, for others NaN.

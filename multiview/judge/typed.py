@@ -126,7 +126,7 @@ _FORMS: tuple[tuple[str, str, Replacement], ...] = (
     (_TYPED, rf"{_NUMBER} ?(%)", _amount),
     (_TYPED, rf"{_NUMBER} ({_LETTERS})\b(?!['’.]\w)", _amount),
 )  # fmt: skip
-"""What a text has before a form is looked for; the form; and what is written in its place.
+"""The forms, each with a mark that says where it is worth looking for, and what is written in its place.
 
 Forms begin with a digit where they can, and look behind it only then: so they are found several times faster.
 """

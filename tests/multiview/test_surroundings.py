@@ -107,7 +107,7 @@ UNTRAINED = {"views": "dep,const,seq", "dim": 4, "word_dim": 4, "device": "cpu"}
 
 
 def results(encoder: MultiViewEncoder) -> dict[str, Any]:
-    """What a caller gets from a warm encoder, from one without training, and from the parsers."""
+    """Return what a caller gets from a warm encoder, from one without training, and from the parsers."""
     return {
         "structure": encoder.structure_vectors(FEW),
         "untrained": MultiViewEncoder.untrained(**UNTRAINED).encode(FEW),

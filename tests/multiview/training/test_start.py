@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from multiview.config import LoopConfig, ObjectiveConfig, TrainConfig
 from multiview.encoders.meaning import Readout, Scale
+from multiview.folder.card import StartCard
 from multiview.folder.files import load_model
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import load_start
@@ -96,6 +98,16 @@ def test_what_gains_nothing_is_the_start(going_on: TrainConfig, start: Path) -> 
     assert all(torch.equal(before[name], after[name]) for name in before)
     card = (going_on.folder / "README.md").read_text()
     assert f"no gain: this is {start}: no step was better" in card
+
+
+def test_a_model_that_finds_no_more_neighbours_is_not_recommended(going_on: TrainConfig) -> None:
+    """The loss may fall all the same, as on a few hundred sentences."""
+    card = StartCard(going_on, MagicMock(folder=Path("trees")))
+    for found, model in ((0.31, going_on.folder), (0.3, going_on.start)):
+        best = {"loss": 1.0, "step": 5, "recall@1": found, "recall@1/words": 0.2}
+        verdict = dict(card.verdict({"loss": 2.0, "recall@1": 0.3}, best))
+        assert ("no gain" in verdict) == (model == going_on.start)
+        assert f"multiview.search {model} trees" in verdict["next"]
 
 
 @pytest.mark.parametrize("kind", ["text", "both"])
