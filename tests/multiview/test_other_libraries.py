@@ -1,4 +1,4 @@
-"""The blocks of docs/answers.md run as they are printed; libraries are stood in for by their interfaces."""
+"""Blocks of docs/other-libraries.md run as printed; libraries are stood in for by their interfaces."""
 
 import re
 import sys
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/answers.md"
-BLOCKS = dict(re.findall(r"^### (.+?)\n.*?^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S))
+PAGE = ROOT / "docs/other-libraries.md"
+BLOCKS = dict(re.findall(r"^## ([^\n]+)\n.*?^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S))
 
 pytestmark = pytest.mark.repo
 
