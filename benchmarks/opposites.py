@@ -27,7 +27,7 @@ from benchmarks.structure import print_table
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
-from multiview.judge import Judge
+from multiview.judge import NUMBERS, Judge
 from multiview.judge.judge import read_numbers
 from multiview.judge.weights import area_under_curve
 from multiview.model import MultiViewEncoder
@@ -220,6 +220,8 @@ def read_values(
         f"judge {name}": {part: weights.probabilities(part_nF) for part, part_nF in numbers_by_set.items()}
         for name, weights in judges.items()
     }
+    place = list(NUMBERS).index("every word")
+    scorers["words in common"] = {part: part_nF[:, place] for part, part_nF in numbers_by_set.items()}
     names = [f"{name}, share 0.0" for name in meanings]
     return vectors, scorers | {
         name: vectors[name] for name in (*names, "structure alone", "builtin, share 0.15")
@@ -243,7 +245,7 @@ def main(options: OppositesConfig) -> None:
     for name, values in scorers.items():
         areas = {group: judged_figure(sets, values, group) for group in JUDGED_SETS}
         tables["area under ROC"][name] = areas
-    compared = [name for name in scorers if name.startswith(("judge", "MiniLM"))]
+    compared = [name for name in scorers if name.startswith(("judge", "MiniLM", "words"))]
     for same in (name for name in PARAPHRASES if name in sets):
         tables[f"accepted with 90 % of {same}"] = {
             name: {part: accepted_figure(sets, scorers[name], same, part) for part in others}

@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -36,25 +36,10 @@ class Index:  # faiss.IndexFlatIP, 1.8
         return np.take_along_axis(cosines, rows, 1), rows
 
 
-class Vicinity(Index):  # vicinity.Vicinity, 0.4
-    def __init__(self, vectors: np.ndarray, items: list[str], backend_type: str) -> None:
-        super().__init__(vectors.shape[1])
-        self.add(vectors)
-        self.items = items
-
-    def query(self, vectors: np.ndarray, k: int) -> list[list[tuple[str, float]]]:
-        hits = zip(*self.search(vectors, k), strict=True)
-        return [[(self.items[row], 1 - cosine) for cosine, row in zip(*hit, strict=True)] for hit in hits]
-
-
 FAKES: dict[str, dict[str, Any]] = {
     "gptcache.similarity_evaluation": {"SimilarityEvaluation": object},
     "redisvl.utils.vectorize": {"CustomVectorizer": Vectorizer},
     "langchain_core.embeddings": {"Embeddings": object},
-    "vicinity": {
-        "Vicinity": SimpleNamespace(from_vectors_and_items=Vicinity),
-        "Backend": SimpleNamespace(BASIC="basic"),
-    },
     "faiss": {"IndexFlatIP": Index},
 }
 
@@ -86,11 +71,6 @@ def test_redisvl_and_langchain_get_lists_of_numbers(run: Any) -> None:
     vectorizer, embeddings = run("redisvl")["vectorizer"], run("LangChain")["Structured"]()
     assert [len(row) for row in vectorizer.embed_many(["Enable it.", "Rain."])] == [1408, 1408]
     assert np.allclose(embeddings.embed_documents(["Rain."])[0], embeddings.embed_query("Rain."), atol=1e-5)
-
-
-def test_vicinity_takes_no_opposite_for_a_duplicate(run: Any) -> None:
-    duplicates = run("Duplicates with vicinity")["duplicates"]
-    assert ("Disable the camera.", "Enable the camera.") not in duplicates
 
 
 def test_faiss_answers_no_opposite_question(run: Any) -> None:
