@@ -19,8 +19,8 @@ from tyro.conf import Positional
 from multiview.search import Collection, semantic_search
 from runtime.cli import Command, Count, configuration
 from runtime.files import read_array
-from runtime.pieces import PIECE, write_rows
-from runtime.surroundings import peak_memory
+from runtime.large_arrays import PIECE, write_rows
+from runtime.process import peak_memory
 
 TOP = 10
 """Rows that both searches find of each query."""

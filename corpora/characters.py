@@ -1,9 +1,9 @@
 """Make texts that read the same the same text to parsers and encoders.
 
 Words are kept as they are written. Code that looks a word up, spells it or compares it with a list calls
-:func:`plain` first, so that decomposed accents, characters without width and the print forms of apostrophe,
-hyphen and ligatures change neither trees nor vectors. ASCII is plain, except for a backtick that stands for
-an apostrophe (don`t). There is no compatibility mapping: ² and ½ stay.
+:func:`normalise_text` first, so that decomposed accents, characters without width and the print forms of
+apostrophe, hyphen and ligatures change neither trees nor vectors. ASCII stays, except for a backtick that
+stands for an apostrophe (don`t). There is no compatibility mapping: ² and ½ stay.
 
 Two kinds of characters without width carry meaning and stay: the joiner and the tags inside emoji, and
 joiners between two letters of scripts that write with them (Arabic, those of India and South East Asia).
@@ -40,19 +40,19 @@ _BACKTICK = re.compile(r"(?<=[^\W\d_])`(?=[^\W\d_])|\A`(?=(s|m|d|ll|re|ve)\Z)", 
 """A backtick within a word or before a split-off ending (`s, `ll); elsewhere it is a quotation mark."""
 
 
-def plain(text: str) -> str:
-    """Return a text composed (NFC), without characters that have no width, and with plain print forms."""
+def normalise_text(text: str) -> str:
+    """Return a text composed (NFC), without characters of no width, and with ASCII for print forms."""
     if not text.isascii():
         text = normalize("NFC", _WIDTHLESS.sub("", text).translate(_PLAIN_FORMS))
     return _BACKTICK.sub("'", text) if "`" in text else text
 
 
-def as_written(text: str, words: Iterable[str]) -> list[str]:
-    """Return words of ``plain(text)``, given in order, as they are written in ``text``.
+def original_words(text: str, words: Iterable[str]) -> list[str]:
+    """Return how words of ``normalise_text(text)``, given in their order, are written in ``text``.
 
     Characters without width that stand around a word are left out.
     """
-    plain_text = plain(text)
+    plain_text = normalise_text(text)
     if plain_text == text:
         return list(words)
     widthless_places = {place for match in _WIDTHLESS.finditer(text) for place in range(*match.span())}
@@ -72,10 +72,10 @@ def as_written(text: str, words: Iterable[str]) -> list[str]:
     return written_words
 
 
-def places_of(words: Iterable[str], *, first: int = 0) -> dict[str, int]:
-    """Map each word, and its plain form unless that is itself in the list, to the word's place."""
-    place_of_word = {word: place for place, word in enumerate(words, first)}
-    for word, place in list(place_of_word.items()):
-        if plain_word := plain(word):
-            place_of_word.setdefault(plain_word, place)
-    return place_of_word
+def index_of_words(words: Iterable[str], *, first: int = 0) -> dict[str, int]:
+    """Map each word, and its normalised form unless that is itself in the list, to the word's index."""
+    index_of_word = {word: index for index, word in enumerate(words, first)}
+    for word, index in list(index_of_word.items()):
+        if plain_word := normalise_text(word):
+            index_of_word.setdefault(plain_word, index)
+    return index_of_word

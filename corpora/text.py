@@ -13,10 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from corpora.characters import as_written, plain
+from corpora.characters import normalise_text, original_words
 from corpora.inputs import ReadMeter, input_hash, list_files, read_lines, relative_name
 from runtime.errors import UserError
-from runtime.surroundings import cached_property
+from runtime.process import cached_property
 
 MAX_PIECE = 8192
 """Most sentences in a :class:`Document`; longer ones arrive in pieces, to bound memory."""
@@ -71,20 +71,20 @@ class Tokenizer:
 
     def line(self, text: str) -> Tokens:
         """Return the tokens of one sentence; ``("",)`` for text without any."""
-        return tuple(as_written(text, self._words(plain(text)))) or ("",)
+        return tuple(original_words(text, self._words(normalise_text(text)))) or ("",)
 
     def sentences(self, text: str) -> list[Tokens]:
         """Return the sentences of running text; empty for text without tokens."""
         from spacy.tokens import Doc
 
-        plain_text = plain(text)
+        plain_text = normalise_text(text)
         if self.is_space or _LONG_RUN.search(plain_text):
             doc = Doc(self._spacy().vocab, words=self._words(plain_text))
         else:
             doc = self._spacy().tokenizer(plain_text)
         spans = self._split(doc).sents if len(doc) else ()
         sentences = [[token.text for token in span if not token.is_space] for span in spans]
-        written_words = iter(as_written(text, itertools.chain.from_iterable(sentences)))
+        written_words = iter(original_words(text, itertools.chain.from_iterable(sentences)))
         return [tuple(itertools.islice(written_words, len(sentence))) for sentence in sentences if sentence]
 
     def split(self, text: str) -> list[str]:
@@ -211,7 +211,7 @@ def sentences_of_file(
 ) -> Iterator[Sentence | None]:
     """Yield the sentences of a text, and None for every blank line."""
     for line in read_lines(file, meter=meter):
-        if not plain(line.text).strip():
+        if not normalise_text(line.text).strip():
             yield None
             continue
         text = clean(line.text)

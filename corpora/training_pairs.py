@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from corpora.inputs import bad_row, check_header, input_hash, parse_number, stem, text_lines
 from runtime.errors import UserError
 from runtime.files import json_digest, parse_json
@@ -101,7 +101,7 @@ class PairSet:
 
 def same(text: str) -> str:
     """Return what a sentence shares with its copies: capitals, white space and print forms do not count."""
-    return " ".join(plain(text).split()).casefold()
+    return " ".join(normalise_text(text).split()).casefold()
 
 
 def connect(rows: Iterable[Sequence[str]]) -> dict[str, int]:
@@ -212,6 +212,6 @@ def _example(path: Path, line: int, cells: _Cells) -> Example:
 
 def _text(path: Path, line: int, cells: _Cells, name: str) -> str:
     value = cells[name]
-    if not isinstance(value, str) or not plain(value).strip():
+    if not isinstance(value, str) or not normalise_text(value).strip():
         raise bad_row(path, line, f"a sentence in column {name}", str(value))
     return value.strip()

@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from corpora.inputs import Line, ReadMeter, text_lines
 from corpora.text import Document, Sentence, in_pieces
 from runtime.errors import UserError
@@ -173,7 +173,7 @@ def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequenc
     tags_of_words = []
     for word, tag, relation in zip(words, tags, strip_subtypes(relations), strict=True):
         upos = _UPOS_BY_TAG.get(tag, tag if tag in _UPOS_BY_TAG.values() else "X")
-        if plain(word).lower() in ("not", "n't") and (tag == "RB" or relation == "advmod"):
+        if normalise_text(word).lower() in ("not", "n't") and (tag == "RB" or relation == "advmod"):
             upos = "PART"  # English negates with it; German Not is a noun
         elif upos == "DET" and relation not in ("det", "advmod"):
             upos = "PRON"

@@ -6,9 +6,9 @@
 In: a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes); a text file with one
 sentence per line, or a tree cache. Blank lines end documents and are no sentences. Out: ``.npy`` (float32
 [n, D]), and a JSON file with the options beside it.
-Many sentences are encoded and written in pieces (:mod:`runtime.pieces`): memory does not grow with them, and
-the same command goes on where a killed one stopped. ``python -m multiview.search`` finds the nearest
-sentences.
+Many sentences are encoded and written in pieces (:mod:`runtime.large_arrays`): memory does not grow with
+them, and the same command goes on where a killed one stopped. ``python -m multiview.search`` finds the
+nearest sentences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from corpora.inputs import is_stream, read_lines
 from corpora.text import Tokenizer
 from multiview.names.grammar import Name, parse_names, split_parts
@@ -33,8 +33,8 @@ from runtime import __version__
 from runtime.cli import Command, Share, config_to_json, configuration
 from runtime.errors import UserError
 from runtime.files import json_digest, output_file, write_json
-from runtime.pieces import PIECE, check_room, write_rows
-from runtime.surroundings import peak_memory
+from runtime.large_arrays import PIECE, check_room, write_rows
+from runtime.process import peak_memory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -242,7 +242,7 @@ def sentences_of(path: Path) -> Iterator[str]:
     for line in read_lines(path, stream=True):
         if line.has_replacements or line.is_truncated:
             raise UserError(f"{path}, line {line.number}: not UTF-8, or longer than 256 KiB")
-        if plain(line.text).strip():
+        if normalise_text(line.text).strip():
             yield line.text
 
 

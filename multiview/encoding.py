@@ -13,17 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from multiview.encoders.batch_encoder import BatchEncoder, check_finite, encoder_of_views, view_positions
 from multiview.encoders.meaning import Readout, Scale
-from multiview.encoders.outputs import Output, check_finite, view_positions, views_output
 from multiview.encoders.registry import ViewStack
 from multiview.folder.reading import SentenceReader, Tokens
-from multiview.structure.joining import joined_output, structure_output
+from multiview.structure.joining import encoder_of_structure, joined_encoder
 from runtime.cli import warn_once
 from runtime.device import chosen_threads, products_in, torch_threads, with_torch_defaults
 from runtime.errors import UserError, check_count
 from runtime.pool import ADVICE, LocalPool
+from runtime.process import pause_collector
 from runtime.progress import progress
-from runtime.surroundings import pause_collector
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
@@ -119,19 +119,23 @@ class Encoder(Protocol):
         """Where the weights are."""
 
 
-def output_of(encoder: Encoder, kind: Kind, views: Sequence[str] | str | None, dim: int | None) -> Output:
-    """Decide how vectors of a kind are made; ``dim`` is how many numbers are kept."""
-    network, places = encoder.network, view_positions(encoder.views, views)
+def batch_encoder_of(
+    encoder: Encoder, kind: Kind, views: Sequence[str] | str | None, dim: int | None
+) -> BatchEncoder:
+    """Return the encoder of one kind of vectors; with ``dim`` only the first numbers are kept."""
+    network, positions = encoder.network, view_positions(encoder.views, views)
     transform: Readout | Scale | None = encoder.readout if kind == "meaning" else None
     if kind == "features" and encoder.has_scale:
-        transform = network.scale_of(places)
-    output = views_output(network, places, transform, dim)
+        transform = network.scale_of(positions)
+    batch_encoder = encoder_of_views(network, positions, transform, dim)
     if kind != "meaning" or not encoder.structure:
-        return output
+        return batch_encoder
     if dim is not None:
         size = f"{encoder.structure_size:,} numbers of structure stay"
         warn_once(f"truncate_dim={dim} cuts the meaning; {size}")
-    return joined_output(output, structure_output(network.words, encoder.structure_size), encoder.structure)
+    return joined_encoder(
+        batch_encoder, encoder_of_structure(network.words, encoder.structure_size), encoder.structure
+    )
 
 
 @with_torch_defaults()
@@ -143,29 +147,29 @@ def encode_here(
     options: EncodeOptions,
 ) -> Tensor:
     """Return the vectors [n, width] of sentences, or of all those of a cache, in order, by this process."""
-    output, trees = output_of(encoder, kind, views, options.truncate_dim), options.trees
+    batch_encoder, trees = batch_encoder_of(encoder, kind, views, options.truncate_dim), options.trees
     total = len(texts if texts is not None else trees or ())
-    vectors = torch.zeros(total, output.width, device=encoder.device, dtype=torch.float32)
+    vectors = torch.zeros(total, batch_encoder.width, device=encoder.device, dtype=torch.float32)
     dim = encoder.network.config.dim
     threads = chosen_threads(options.batch_size, dim, encoder.device) if total >= FEW_SENTENCES else 1
-    batches = encoder.reader.batches(texts, output.requires, trees, options.batch_size)
+    batches = encoder.reader.batches(texts, batch_encoder.requires, trees, options.batch_size)
     progress_bar = progress(total=total, description="encode", show=options.show_progress_bar)
     # The first sentence imports a tokenizer, parsers and compiled loops.
     collector = pause_collector() if total < FEW_SENTENCES else contextlib.nullcontext()
     # Parsing takes one thread: it has no large products.
     in_products = products_in(encoder.reader.products)
     with torch.inference_mode(), torch_threads(1), in_products, progress_bar as bar, collector:
-        for places, batch in batches:
+        for rows, batch in batches:
             with torch_threads(threads):
-                vectors_BD = output.vectors_of(batch)
-            check_finite(vectors_BD, batch, places, encoder.name)
-            vectors[torch.from_numpy(places).to(encoder.device)] = vectors_BD
-            bar.update(len(places))
+                vectors_BD = batch_encoder.encode(batch)
+            check_finite(vectors_BD, batch, rows, encoder.name)
+            vectors[torch.from_numpy(rows).to(encoder.device)] = vectors_BD
+            bar.update(len(rows))
     return vectors
 
 
 @dataclass(frozen=True)
-class Job:
+class EncodingJob:
     """The work that all processes do to their sentences."""
 
     encoder: Encoder
@@ -177,7 +181,7 @@ class Job:
 class PartEncoder:
     """Encodes parts of a text, in a process of its own."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: EncodingJob) -> None:
         self.job = job
 
     def describe(self) -> None:
@@ -194,7 +198,7 @@ class PartEncoder:
 
 
 def encode_by_processes(
-    job: Job, texts: Sequence[str | Tokens], make_worker: Callable[[Job], Any] = PartEncoder
+    job: EncodingJob, texts: Sequence[str | Tokens], make_worker: Callable[[EncodingJob], Any] = PartEncoder
 ) -> NDArray[np.float32]:
     """Return the vectors of sentences, float32 [n, D], which processes compute part by part.
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
+from multiview.encoders.batch_encoder import annotations_of, view_positions
 from multiview.encoders.meaning import Readout, sample_spans
-from multiview.encoders.outputs import annotations_of, view_positions
 from multiview.encoders.registry import ViewStack, fields_of, table_indices
 from multiview.folder.files import (
     Model,
@@ -31,7 +31,7 @@ from multiview.folder.reading import MAX_LENGTH, SentenceReader
 from multiview.structure.joining import check_share, check_structure_size
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors
-from parsing.names import stay
+from parsing.names import absolute_name
 from runtime.device import (
     ProductKind,
     build_in_float32,
@@ -41,7 +41,7 @@ from runtime.device import (
     with_torch_defaults,
 )
 from runtime.files import lock_folder, path_of
-from runtime.surroundings import loading, pause_collector
+from runtime.process import loading, pause_collector
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
@@ -108,7 +108,7 @@ class LoadedModel:
                 max_length=max_length,
             )
         encoder.folder = path.absolute()
-        encoder.reader.specs = {"dep": stay(dep_model), "const": stay(const_model)}
+        encoder.reader.specs = {"dep": absolute_name(dep_model), "const": absolute_name(const_model)}
         return encoder
 
     @classmethod

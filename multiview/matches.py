@@ -28,7 +28,7 @@ from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, TOO_LONG, Batch, I
 from parsing.trees.drawings import display_name
 from parsing.trees.sentences import ParsedSentence, batch_sentences
 from runtime.errors import UserError
-from runtime.surroundings import loading
+from runtime.process import loading
 
 if TYPE_CHECKING:  # the first compiles
     from multiview.encoders.registry import ViewStack

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runtime.surroundings import loading, pause_collector
+from runtime.process import loading, pause_collector
 
 with pause_collector():
     import torch  # most of the time to import this module
@@ -26,12 +26,12 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
-from multiview.encoders.outputs import Vectors, unit_vectors, view_positions, views_output
+from multiview.encoders.batch_encoder import Vectors, encoder_of_views, unit_vectors, view_positions
 from multiview.encoding import (
     BATCH,
     MIN_SENTENCES_FOR_WORKERS,
     EncodeOptions,
-    Job,
+    EncodingJob,
     Kind,
     encode_by_processes,
     encode_here,
@@ -153,7 +153,7 @@ class MultiViewEncoder(LoadedModel):
             self.to(options.device)
         is_long = texts is not None and len(texts) >= MIN_SENTENCES_FOR_WORKERS
         if options.workers > 1 and is_long and texts is not None and self.device.type == "cpu":
-            vectors = torch.from_numpy(encode_by_processes(Job(self, kind, views, options), texts))
+            vectors = torch.from_numpy(encode_by_processes(EncodingJob(self, kind, views, options), texts))
         else:
             vectors = encode_here(self, kind, views, texts, options)
         if options.normalize_embeddings:
@@ -193,7 +193,7 @@ class MultiViewEncoder(LoadedModel):
     @with_torch_defaults()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Encode parsed sentences to [B, D], as in :meth:`encode`; keeps gradients where enabled."""
-        return views_output(self.network, view_positions(self.views, views), None, None).vectors_of(batch)
+        return encoder_of_views(self.network, view_positions(self.views, views), None, None).encode(batch)
 
     @with_torch_defaults()
     @torch.inference_mode()

@@ -33,8 +33,8 @@ from parsing.costs import PAPER_SENTENCES, SAMPLE, paper_cost
 from runtime.cli import LOGGER, Command, Estimate, log_to
 from runtime.errors import MissingExtraError, UserError, collect_refusals, extra
 from runtime.files import atomic_path, lock_folder, read_json, write_json
+from runtime.process import available_cores, peak_memory
 from runtime.progress import progress
-from runtime.surroundings import available_cores, peak_memory
 
 if TYPE_CHECKING:
     from multiview.training.gradient import DistributedContext

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cli import Estimate
-from runtime.surroundings import peak_memory
+from runtime.process import peak_memory
 
 if TYPE_CHECKING:
     from corpora.text import Corpus

@@ -10,7 +10,7 @@ BUILTIN = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("
 """The model folders in the package."""
 
 
-def stay(spec: str) -> str:
+def absolute_name(spec: str) -> str:
     """Return the same name for any working folder: what it names is loaded later, perhaps in another."""
     return str(Path(spec).absolute()) if spec not in ("", "builtin") and os.path.exists(spec) else spec
 

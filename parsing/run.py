@@ -101,7 +101,7 @@ def main(config: ParseConfig) -> None:
     from corpora.inputs import as_file
     from corpora.registry import open_corpus
     from parsing.text_parser import load
-    from runtime.surroundings import available_cores
+    from runtime.process import available_cores
 
     devices = parsing_devices(config.device, on_cluster=config.ray is not None)
     workers = config.workers or (available_cores() if devices == ["cpu"] else len(devices))

@@ -23,7 +23,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
 from spacy.util import minibatch
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from corpora.treebanks import universal_tags
 from runtime.errors import extra
 
@@ -106,7 +106,7 @@ class ParserComponent:
 
 def _places(doc: Doc) -> Places:
     """Return the words of a document by sentence; sentences of white space are left out."""
-    places = ([token.i for token in span if plain(token.text).strip()] for span in doc.sents)
+    places = ([token.i for token in span if normalise_text(token.text).strip()] for span in doc.sents)
     return [words for words in places if words]
 
 
@@ -127,7 +127,7 @@ def _annotate(doc: Doc, places: Places, sentences: list[ParsedSentence], parser:
                 tags[i], universal[i] = tag, universal_tag
     previous_word = places[0][0] if places else 0
     for token in doc:
-        if plain(token.text).strip():
+        if normalise_text(token.text).strip():
             previous_word = token.i
         else:
             heads[token.i] = previous_word

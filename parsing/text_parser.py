@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from corpora.characters import VERSION, plain
+from corpora.characters import VERSION, normalise_text
 from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.sentences import read_sentences
 from corpora.text import Tokenizer, Tokens
@@ -47,7 +47,7 @@ from parsing.trees.batch import (
 from parsing.trees.sentences import Trees, batch_sentences
 from runtime.cli import warn_once
 from runtime.errors import UserError, out_of_memory
-from runtime.surroundings import cached_property, loading, state_without
+from runtime.process import cached_property, loading, state_without
 
 if TYPE_CHECKING:
     import torch
@@ -219,7 +219,7 @@ def prepare(
     flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
     parsable: list[int] = []
     for i, tokens in enumerate(map(tuple, sentences)):
-        is_blank = [not plain(word).strip() for word in tokens]
+        is_blank = [not normalise_text(word).strip() for word in tokens]
         if all(is_blank):
             flags_B[i] |= EMPTY
             tokens = ("",)

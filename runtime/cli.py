@@ -36,7 +36,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from runtime import __version__
 from runtime.errors import LONE_SURROGATE, UserError, explain, printable
 from runtime.files import lock_folder
-from runtime.surroundings import flush_streams, open_streams
+from runtime.process import flush_streams, open_streams
 
 LOGGER = "multiview_project"
 """The logger of every package."""

@@ -33,7 +33,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.misc.appdirs import user_cache_dir
 
 from runtime.cli import warn_once
-from runtime.surroundings import hold_during_forks, pause_collector
+from runtime.process import hold_during_forks, pause_collector
 
 hold_during_forks(lambda: global_compiler_lock.acquire() is None, global_compiler_lock.release)
 COMPILING = "compiling for this processor, once (up to a minute)"

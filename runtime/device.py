@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 from runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from runtime.integers import Arrange, Int8Matrix
+    from runtime.int8 import Arrange, Int8Matrix
 
 # GNU's OpenMP would wait for ever for threads that a fork did not copy.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
@@ -205,7 +205,7 @@ class Products:
     onednn: bool
     """Whether products of many rows go to oneDNN."""
     int8: bool = False
-    """Whether products with weights are those of integers (:mod:`runtime.integers`)."""
+    """Whether products with weights are those of integers (:mod:`runtime.int8`)."""
 
     @classmethod
     def of(cls, x: Tensor) -> Products:
@@ -226,7 +226,7 @@ class Products:
     def factor(self, weight: Tensor, arrange: Arrange | None = None) -> Tensor | Int8Matrix:
         """Return the right factor of products with a weight [m, k], or with one that ``arrange`` makes so."""
         if self.int8:
-            from runtime.integers import int8_matrix
+            from runtime.int8 import int8_matrix
 
             return int8_matrix(weight, arrange)
         return self.cast(arrange(weight) if arrange else weight).t()
@@ -275,7 +275,7 @@ class Products:
         """Return the left factor of :meth:`sums` for inputs [n, k], and the scale [n] of its rows."""
         if not self.int8:
             return x, np.ones(len(x), np.float32)
-        from runtime.integers import quantised
+        from runtime.int8 import quantised
 
         return quantised(x)
 

@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from runtime.cli import LOGGER
 from runtime.errors import UserError
-from runtime.surroundings import available_cores
+from runtime.process import available_cores
 
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 ADVICE = "take fewer workers, or free memory"

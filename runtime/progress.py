@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 from tqdm import tqdm
 
 from runtime.cli import LOGGER, RUNS_COMMAND
-from runtime.surroundings import shared_lock
+from runtime.process import shared_lock
 
 INTERVAL_S = 30.0
 """Time between two lines of a log."""

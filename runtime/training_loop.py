@@ -10,7 +10,7 @@ A run that is killed at any moment and started again ends in the same bits (same
 and versions, no time limit), if the steps of an epoch depend only on its number, and a step only on its
 batch, the weights, the optimiser's state and torch's random numbers. On a CPU their state is in the
 checkpoints; with a seed of its own
-:class:`runtime.training_step.Descent` seeds torch for each step, on any device.
+:class:`runtime.training_step.GradientDescent` seeds torch for each step, on any device.
 
 The folder has ``checkpoints/``, ``best/`` and ``log.jsonl``: a line per step (``"kind": "train"``) and per
 evaluation (``{"kind": "evaluation", "step": ..., "epoch": ..., "minutes": ..., the mean of each metric of the

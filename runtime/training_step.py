@@ -81,7 +81,7 @@ def refuse_if_not_finite(step: int, row: Mapping[str, float], folder: str) -> No
         )
 
 
-class Descent(Generic[AnyBatch]):
+class GradientDescent(Generic[AnyBatch]):
     """Updates a module by the gradient of its losses, with an optimiser of torch's Adam family.
 
     Args:
@@ -132,15 +132,15 @@ class Descent(Generic[AnyBatch]):
         load_adam(self.adam, tensors)
 
 
-def ramp(part: float, total: float) -> float:
+def linear_ramp(part: float, total: float) -> float:
     """Return min(part / total, 1), and 1 where ``total`` is 0.
 
-    A warm-up over the first w steps is ``ramp(finished, w)``; a linear decay to zero over the rest of a run
-    of r steps is ``ramp(r - finished, r - w)``.
+    A warm-up over the first w steps is ``linear_ramp(finished, w)``; a linear decay to zero over the rest of
+    a run of r steps is ``linear_ramp(r - finished, r - w)``.
     """
     return min(part / total, 1.0) if total else 1.0
 
 
-def cosine(part: float) -> float:
+def cosine_decay(part: float) -> float:
     """Return 0.1 + 0.45 (1 + cos(π p)): from 1 to 0.1 while ``part`` p of a run goes from 0 to 1."""
     return 0.1 + 0.45 * (1 + math.cos(math.pi * part))

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from runtime.errors import extra
 
 Scores = NDArray[np.floating]
@@ -28,7 +28,7 @@ class Bm25:
         self._tokenize = partial(bm25s.tokenize, show_progress=False, stopwords=None, token_pattern=WORD)
         self.size = len(texts)
         self.retriever = bm25s.BM25(k1=1.5, b=0.75)
-        tokens = self._tokenize([plain(text) for text in texts])
+        tokens = self._tokenize([normalise_text(text) for text in texts])
         self.has_words = any(len(ids) for ids in tokens.ids)
         if self.has_words:  # the library fails on a collection without words
             self.retriever.index(tokens, show_progress=False)
@@ -37,7 +37,7 @@ class Bm25:
         """Return the score of every text, [N]; a text that shares no word with the query has 0."""
         scores_N: Scores = np.zeros(self.size, dtype=np.float32)
         if self.has_words:
-            words = self._tokenize([plain(query)], return_ids=False)[0]
+            words = self._tokenize([normalise_text(query)], return_ids=False)[0]
             indexed_words = [word for word in words if word in self.retriever.vocab_dict]
             if indexed_words:
                 scores_N = self.retriever.get_scores(indexed_words)
@@ -51,7 +51,9 @@ class Tfidf:
         with extra("sklearn", "scikit-learn"):
             from sklearn.feature_extraction.text import TfidfVectorizer
 
-        self.vectorizer = TfidfVectorizer(preprocessor=lambda text: plain(text).lower(), token_pattern=WORD)
+        self.vectorizer = TfidfVectorizer(
+            preprocessor=lambda text: normalise_text(text).lower(), token_pattern=WORD
+        )
         self.size = len(texts)
         find_words = self.vectorizer.build_analyzer()
         self.has_words = any(find_words(text) for text in texts)

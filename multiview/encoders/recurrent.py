@@ -31,7 +31,7 @@ from multiview.engines.sweeps import ConstSweep, DepSweep
 from parsing.trees.batch import Batch
 from runtime.device import Products
 from runtime.errors import UserError
-from runtime.surroundings import loading
+from runtime.process import loading
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding, embedding_bag
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from multiview.encoders.registry import ViewEncoder, register_view
 from multiview.engines.plan import Plan, plan_words
 from parsing.trees.batch import Batch
@@ -93,7 +93,7 @@ class SpellingEncoder(WeightlessView):
         """Compute the spellings of the words and of their pairs."""
         base = super().plan(batch)
         words, word_N = batch.distinct_words()
-        types = list(map(plain, words))
+        types = list(map(normalise_text, words))
         length_B = np.diff(base.node_offsets)
         key_N = word_keys(types)[word_N]
         previous_key_N = np.roll(key_N, 1)

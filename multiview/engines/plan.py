@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parsing.trees.batch import Batch, offsets_of
-from runtime.surroundings import shared_lock
+from runtime.process import shared_lock
 
 IntArray = NDArray[np.integer]
 NORM_FLOOR = 1e-8

@@ -41,7 +41,7 @@ from torch.autograd.function import once_differentiable
 from multiview.engines.plan import ConstWeights, DepWeights, TreePlan, workspace
 from runtime.device import Products
 from runtime.errors import UserError
-from runtime.surroundings import loading
+from runtime.process import loading
 
 
 def kernels_for(x: Tensor) -> ModuleType:

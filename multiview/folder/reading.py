@@ -19,7 +19,7 @@ from corpora.sentences import describe_value
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import Model, load_model, model_folder, model_record
 from multiview.words.table import WordTable
-from parsing.names import stay
+from parsing.names import absolute_name
 from parsing.trees.batch import (
     ANNOTATIONS,
     NODE_FIELDS,
@@ -32,7 +32,7 @@ from parsing.trees.batch import (
 from runtime.cli import warn_once
 from runtime.device import chosen_products, pick_device
 from runtime.errors import UserError, check_count
-from runtime.surroundings import loading, pause_collector
+from runtime.process import loading, pause_collector
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +66,7 @@ class SentenceReader:
         self.products = chosen_products()
         """How these parsers multiply on a CPU."""
         self.identities: dict[str, Any] = dict(identities)
-        self._places = {need: stay(self._recorded_name(need)) for need in identities}
+        self._places = {need: absolute_name(self._recorded_name(need)) for need in identities}
         self.parsers: dict[str, Any] = {}
         """Parsers by annotation, loaded here or given; one with other trees than the model's is refused."""
         self._loaded_parsers: dict[str, Any] = {}

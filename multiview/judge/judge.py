@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
 from multiview.judge.certain import MOST, differs_in_one_thing, exchanged_or_limited
@@ -27,7 +27,7 @@ from multiview.judge.weights import NUMBERS, PULLS, SLOTS, Floats, Weights
 from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import path_of
-from runtime.surroundings import cached_property, loading
+from runtime.process import cached_property, loading
 
 if TYPE_CHECKING:  # they import torch
     from multiview.folder.reading import TextSource
@@ -362,7 +362,7 @@ def _string_of(text: Text) -> str:
 
 def _normalise(text: Text) -> str:
     """Take off capitals, print forms, quotation marks, blanks beyond one, and a full stop or ! at the end."""
-    words = plain(_string_of(text)).casefold()
+    words = normalise_text(_string_of(text)).casefold()
     return _OUTER_QUOTES.sub("", words).rstrip(" .!") or words
 
 

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from multiview.judge.typed import asked_alike, in_one_form
 from runtime.cli import warn_once
 
@@ -40,7 +40,7 @@ def where_they_differ(a: Text, b: Text) -> tuple[Text, Text]:
     if max(map(len, words)) < LONG:
         return a, b
     sides = list(map(_sentences, words))
-    keys = [[plain(" ".join(sentence)).casefold() for sentence in side] for side in sides]
+    keys = [[normalise_text(" ".join(sentence)).casefold() for sentence in side] for side in sides]
     shared = Counter(keys[0]) & Counter(keys[1])
     rests = [_without(side, own_keys, Counter(shared)) for side, own_keys in zip(sides, keys, strict=True)]
     if not any(rests):

@@ -24,7 +24,7 @@ from multiview.pretrained import unit_rows
 from multiview.words.table import WordTable
 from parsing.trees.batch import places_of_ranges
 from parsing.trees.role_rules import ROLE, ROLES
-from runtime.surroundings import cached_property
+from runtime.process import cached_property
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.float32]

@@ -17,7 +17,7 @@ import numpy as np
 from multiview.judge.long_texts import Text, as_read, where_they_differ
 from multiview.judge.weights import NUMBERS, Floats, Weights
 from runtime.files import path_of
-from runtime.surroundings import cached_property, loading
+from runtime.process import cached_property, loading
 
 if TYPE_CHECKING:  # they import torch
     from multiview.folder.reading import TextSource

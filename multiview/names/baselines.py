@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
-from corpora.characters import places_of, plain
+from corpora.characters import index_of_words, normalise_text
 from multiview.config import NO_START, TrainConfig
 from multiview.encoders.meaning import sample_spans
 from multiview.folder.files import Model, load_model, model_folder, model_record, model_sha256
@@ -59,10 +59,10 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
         vectors_of = MultiViewEncoder.load(words, "cpu").word_vectors
     else:
         word_vectors = load_word_vectors(model_folder(words))
-        row_of = places_of(word_vectors.words)
+        row_of = index_of_words(word_vectors.words)
 
         def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
-            rows = [row_of.get(word, row_of.get(word.lower(), -1)) for word in map(plain, tokens)]
+            rows = [row_of.get(word, row_of.get(word.lower(), -1)) for word in map(normalise_text, tokens)]
             rows_N = np.array(rows, np.int64)
             return np.asarray(word_vectors.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
 
@@ -85,7 +85,7 @@ def random_vectors(dim: int, seed: int, *, with_ngrams: bool) -> Callable[[Seque
     def vectors_of_spellings(tokens: Sequence[str]) -> Float:
         vector_of: dict[str, Float] = {}
         for token in dict.fromkeys(tokens):
-            text = f"<{plain(token).lower()}>"  # of cat: <ca, cat, at>, <cat, ...
+            text = f"<{normalise_text(token).lower()}>"  # of cat: <ca, cat, at>, <cat, ...
             names = [token]
             for length in NGRAM_LENGTHS:
                 starts = range(len(text) - length + 1)
@@ -114,7 +114,7 @@ class Bag:
             trees = TreeCache.open(corpus)
             counts: Counter[str] = Counter()
             for word, count in trees.type_counts().items():
-                counts[plain(word).lower()] += count
+                counts[normalise_text(word).lower()] += count
             total = counts.total()
             self.probability = {word: count / total for word, count in counts.items()}
             self.rarest = min(self.probability.values())
@@ -129,7 +129,7 @@ class Bag:
         vectors_NE, is_known_N = self.lookup(tokens)
         weights_N = is_known_N.astype(np.float32)
         if self.probability:
-            p_N = [self.probability.get(plain(token).lower(), self.rarest) for token in tokens]
+            p_N = [self.probability.get(normalise_text(token).lower(), self.rarest) for token in tokens]
             weights_N *= SIF_A / (SIF_A + np.array(p_N))
         ends = np.cumsum([0, *map(len, sentences)])
         weights_nN = csr_array((weights_N, np.arange(len(tokens)), ends), shape=(len(sentences), len(tokens)))

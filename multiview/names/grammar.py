@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parsing.names import stay
+from parsing.names import absolute_name
 from runtime.errors import UserError
 from runtime.folders import current_folder
 
@@ -122,8 +122,8 @@ class Name:
         """Return the same name for any working folder: its files are read later, perhaps in another."""
         return replace(
             self,
-            base=self.base if self.is_random else stay(self.base),
-            scale=stay(self.scale) if self.scale_trees else self.scale,
+            base=self.base if self.is_random else absolute_name(self.base),
+            scale=absolute_name(self.scale) if self.scale_trees else self.scale,
             inner=self.inner and self.inner.staying(),
             expand=self.expand and self.expand.absolute(),
             vectors=self.vectors and self.vectors.absolute(),

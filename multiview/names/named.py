@@ -24,6 +24,7 @@ import torch
 from corpora.characters import VERSION
 from corpora.inputs import input_hash, list_files
 from corpora.sentences import read_sentences
+from multiview.encoders.batch_encoder import view_positions
 from multiview.encoders.meaning import (
     BLOCK_SENTENCES,
     FEATURE_LENGTH,
@@ -31,7 +32,6 @@ from multiview.encoders.meaning import (
     Scale,
     sample_spans,
 )
-from multiview.encoders.outputs import view_positions
 from multiview.encoders.registry import view_class
 from multiview.folder.files import model_folder, model_record, model_sha256, training_seconds
 from multiview.folder.reading import SentenceReader, TextSource
@@ -46,13 +46,13 @@ from multiview.structure.joining import check_share, put_beside
 from multiview.words.sources import MODEL_SUFFIXES
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
-from parsing.names import stay
+from parsing.names import absolute_name
 from parsing.trees.cache import TreeCache
 from runtime.device import ProductKind, pick_device, products_in
 from runtime.errors import UserError, extra
 from runtime.files import json_digest, read_json, sha256_file
 from runtime.folders import current_folder
-from runtime.surroundings import cached_property
+from runtime.process import cached_property
 
 TreesOf = Callable[[MultiViewEncoder], TreeCache | None]
 """Returns the stored trees of a loaded model's sentences."""
@@ -79,7 +79,7 @@ class Places:
 
     def __post_init__(self) -> None:
         """Keep the parsers' names for any working folder."""
-        parsers = {need: stay(parser) for need, parser in self.parsers.items()}
+        parsers = {need: absolute_name(parser) for need, parser in self.parsers.items()}
         object.__setattr__(self, "parsers", parsers)
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from multiview.pretrained import Float, check_vectors
 from runtime.errors import UserError
 from runtime.files import lock_folder, read_array, read_record, write_array, write_record
+from runtime.process import shared_lock
 from runtime.progress import progress
-from runtime.surroundings import shared_lock
 
 KEEPING = shared_lock()
 """A thread holds it while it adds vectors to a store."""

@@ -40,15 +40,15 @@ from starlette.routing import Route
 
 from multiview.serve import work
 from multiview.serve.config import ServeConfig
-from multiview.serve.protocols import (
+from multiview.serve.queue import QueueFullError, WorkerDiedError, WorkQueue
+from multiview.serve.requests import (
     CompareRequest,
     EmbeddingsRequest,
-    Form,
     JudgeRequest,
+    RequestBody,
     RerankRequest,
     SearchRequest,
 )
-from multiview.serve.queue import QueueFullError, WorkerDiedError, WorkQueue
 from runtime import __version__
 from runtime.errors import UserError, printable
 
@@ -64,7 +64,7 @@ OPEN_PATHS = ("/", "/health", "/live")
 PROBES = ("/health", "/live", "/metrics")
 """Paths that machines ask again and again; the log has no line for them."""
 RETRY_AFTER_S = 1
-AnyForm = TypeVar("AnyForm", bound=Form)
+AnyBody = TypeVar("AnyBody", bound=RequestBody)
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -200,7 +200,7 @@ class Service:
             log.exception("%s", request.scope["path"])
             return error(500, "the server failed; its log says why")
 
-    async def _read(self, request: Request, form: type[AnyForm]) -> AnyForm:
+    async def _read(self, request: Request, body_type: type[AnyBody]) -> AnyBody:
         """Read and check a request."""
         body = bytearray()
         async for chunk in request.stream():
@@ -208,7 +208,7 @@ class Service:
             if len(body) > self.config.max_bytes:
                 raise HTTPException(413, f"a request has at most {self.config.max_bytes:,} bytes here")
         try:
-            return form.model_validate_json(bytes(body))
+            return body_type.model_validate_json(bytes(body))
         except ValidationError as invalid:
             fault = invalid.errors(include_url=False)[0]
             if fault["type"] == "json_invalid":
@@ -240,7 +240,7 @@ class Service:
         results = answer.result()
         for place, result in enumerate(results):
             if isinstance(result, work.Refused):
-                raise UserError(f"item {place}: {result.why}")
+                raise UserError(f"item {place}: {result.reason}")
         self.items.labels(path).inc(len(items))
         return results
 
@@ -255,16 +255,16 @@ class Service:
 
     async def embeddings(self, request: Request) -> Response:
         """Answer ``POST /v1/embeddings``."""
-        form = await self._read(request, EmbeddingsRequest)
-        self._check_model(form.model)
-        texts = [form.input] if isinstance(form.input, str) else form.input
+        body = await self._read(request, EmbeddingsRequest)
+        self._check_model(body.model)
+        texts = [body.input] if isinstance(body.input, str) else body.input
         if any(not isinstance(text, str) for text in texts):
             raise UserError("input: token numbers of another model cannot be read here; send the text itself")
         if not texts:
             raise UserError("input: holds no text")
         results = await self._compute(request, "/v1/embeddings", work.embed, texts)
-        vectors = [self._cut(result.vector, form.dimensions) for result in results]
-        as_base64 = form.encoding_format == "base64"
+        vectors = [self._cut(result.vector, body.dimensions) for result in results]
+        as_base64 = body.encoding_format == "base64"
         data = [
             {
                 "object": "embedding",
@@ -292,38 +292,38 @@ class Service:
 
     async def rerank(self, request: Request) -> Response:
         """Answer ``POST /rerank``, best first."""
-        form = await self._read(request, RerankRequest)
-        self._check_model(form.model)
-        texts = [each if isinstance(each, str) else each.text for each in form.documents]
+        body = await self._read(request, RerankRequest)
+        self._check_model(body.model)
+        texts = [each if isinstance(each, str) else each.text for each in body.documents]
         if not texts:
             raise UserError("documents: holds none")
-        pairs = [(form.query, text) for text in texts]
+        pairs = [(body.query, text) for text in texts]
         scores = await self._compute(request, "/rerank", work.similarity, pairs)
-        best_first = sorted(range(len(texts)), key=lambda place: -scores[place])[: form.top_n]
+        best_first = sorted(range(len(texts)), key=lambda place: -scores[place])[: body.top_n]
         results = [
             {"index": place, "relevance_score": scores[place]}
-            | ({"document": {"text": texts[place]}} if form.return_documents else {})
+            | ({"document": {"text": texts[place]}} if body.return_documents else {})
             for place in best_first
         ]
-        tokens = {"total_tokens": sum(len(text.split()) for text in (form.query, *texts))}
+        tokens = {"total_tokens": sum(len(text.split()) for text in (body.query, *texts))}
         meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
         return self._answer({"id": str(uuid.uuid4()), "results": results, "usage": tokens, "meta": meta})
 
     async def judge(self, request: Request) -> Response:
         """Answer ``POST /judge``."""
-        form = await self._read(request, JudgeRequest)
-        return self._answer({"results": await self._compute(request, "/judge", work.judge, form.pairs)})
+        body = await self._read(request, JudgeRequest)
+        return self._answer({"results": await self._compute(request, "/judge", work.judge, body.pairs)})
 
     async def compare(self, request: Request) -> Response:
         """Answer ``POST /compare``."""
-        form = await self._read(request, CompareRequest)
-        (result,) = await self._compute(request, "/compare", work.compare, [(form.a, form.b)])
+        body = await self._read(request, CompareRequest)
+        (result,) = await self._compute(request, "/compare", work.compare, [(body.a, body.b)])
         return self._answer(result)
 
     async def search(self, request: Request) -> Response:
         """Answer ``POST /search``."""
-        form = await self._read(request, SearchRequest)
-        item = work.SearchItem(form.query, form.top, form.text, form.judge)
+        body = await self._read(request, SearchRequest)
+        item = work.SearchItem(body.query, body.top, body.text, body.judge)
         (hits,) = await self._compute(request, "/search", work.search, [item])
         return self._answer({"results": hits})
 

@@ -35,7 +35,7 @@ class WorkerDiedError(Exception):
 
 
 @dataclass
-class Job:
+class QueuedRequest:
     """The items of one request, for one function of :mod:`multiview.serve.work`."""
 
     function: Callable[[Sequence[Any]], list[Any]]
@@ -53,7 +53,7 @@ class WorkQueue:
         self, open_args: tuple[Any, ...], *, workers: int, max_batch: int, size: int, timeout: float
     ):
         self.open_args, self.max_batch, self.size, self.timeout = open_args, max_batch, size, timeout
-        self.jobs: deque[Job] = deque()
+        self.jobs: deque[QueuedRequest] = deque()
         self.arrival = asyncio.Condition()
         self.pools: list[ProcessPoolExecutor | None] = [None] * workers
         self.loops: list[asyncio.Task[None]] = []
@@ -98,7 +98,7 @@ class WorkQueue:
             raise QueueFullError
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         async with self.arrival:
-            self.jobs.append(Job(function, items, answer, time.monotonic() + self.timeout))
+            self.jobs.append(QueuedRequest(function, items, answer, time.monotonic() + self.timeout))
             self.arrival.notify()
         return await asyncio.wait_for(answer, self.timeout)
 
@@ -195,7 +195,7 @@ class WorkQueue:
             start += len(job.items)
         return True
 
-    async def _next_jobs(self) -> list[Job]:
+    async def _next_jobs(self) -> list[QueuedRequest]:
         """Wait for a job; take with it those of its function that wait, up to ``max_batch`` items.
 
         No worker takes more than its share of what waits, so that the others have work as well.
@@ -217,7 +217,7 @@ class WorkQueue:
                     count += len(job.items)
             return jobs
 
-    async def _put_back(self, jobs: Sequence[Job]) -> None:
+    async def _put_back(self, jobs: Sequence[QueuedRequest]) -> None:
         """Queue jobs again whose process died, alone and first; what has killed too many fails."""
         async with self.arrival:
             for job in reversed(jobs):

@@ -33,9 +33,9 @@ WARM_UP = ("The lawyer praised the doctor.", "The doctor was praised by the lawy
 
 
 class Refused(NamedTuple):
-    """The result of an item that the model refuses, with the sentence that says why."""
+    """The result of an item that is refused, with the reason as one sentence."""
 
-    why: str
+    reason: str
 
 
 class Embedding(NamedTuple):
@@ -148,10 +148,10 @@ def ready() -> str:
     return models().digest
 
 
-def _each(
+def _for_valid(
     items: Sequence[Item], check: Callable[[Item], Any], compute: Callable[[list[Any]], Iterable[Any]]
 ) -> list[Any]:
-    """Compute together what the check makes of items; those that it refuses get the reason."""
+    """Check each item, and compute the results of the valid ones together; the others are refused."""
     results: list[Any] = []
     taken = []
     for item in items:
@@ -171,16 +171,18 @@ def embed(texts: Sequence[str]) -> list[Embedding | Refused]:
         vectors = models().encoder.encode(sentences, show_progress_bar=False)
         return map(Embedding, vectors, map(len, sentences))
 
-    return _each(texts, models().tokens, compute)
+    return _for_valid(texts, models().tokens, compute)
 
 
 def judge(pairs: Sequence[Pair], *, graded: bool = True) -> list[dict[str, Any] | Refused]:
     """Judge pairs of sentences: probability, how alike they are unless ``graded`` is false, and reasons."""
-    return _each(pairs, _checked, lambda taken: [_as_json(j, graded) for j in models().judge.pairs(taken)])
+    return _for_valid(
+        pairs, _checked, lambda taken: [_as_json(j, graded) for j in models().judge.pairs(taken)]
+    )
 
 
 def _checked(pair: Pair) -> Pair:
-    """Return a pair; a text that is too long is a UserError."""
+    """Return the pair, unless one of its texts is too long, which is a UserError."""
     for text in pair:
         models().tokens(text)
     return pair
@@ -199,7 +201,9 @@ def _as_json(judgement: Judgement, graded: bool) -> dict[str, Any]:
 
 def similarity(pairs: Sequence[Pair]) -> list[float | Refused]:
     """Return how alike the sentences of pairs are by the judge, from 0 to 1."""
-    return _each(pairs, _checked, lambda taken: [each.similarity for each in models().judge.pairs(taken)])
+    return _for_valid(
+        pairs, _checked, lambda taken: [each.similarity for each in models().judge.pairs(taken)]
+    )
 
 
 class SearchItem(NamedTuple):
@@ -213,7 +217,7 @@ class SearchItem(NamedTuple):
 
 def search(items: Sequence[SearchItem]) -> list[list[dict[str, Any]] | Refused]:
     """Search the index, or each item's own text."""
-    return _each(items, _search, list)
+    return _for_valid(items, _search, list)
 
 
 def _search(item: SearchItem) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from corpora.sentences import read_sentences
-from multiview.encoders.outputs import Vectors, unit_vectors
+from multiview.encoders.batch_encoder import Vectors, unit_vectors
 from multiview.folder.reading import TextSource
 from multiview.pretrained import check_encoder, check_vectors
 from multiview.structure.joining import check_share, check_structure_size, put_beside

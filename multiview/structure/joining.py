@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from multiview.encoders.batch_encoder import BatchEncoder, check_finite, encoder_of_views
 from multiview.encoders.meaning import normalize_rows
-from multiview.encoders.outputs import Output, check_finite, views_output
 from multiview.folder.reading import TextSource, Tokens
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from runtime.device import torch_threads, with_torch_defaults
 from runtime.errors import UserError
-from runtime.surroundings import loading
+from runtime.process import loading
 
 STRUCTURE_SIZES = (128, 256, 512, 1024)
 """How many numbers a structure vector may have; a smaller one is the beginning of the largest."""
@@ -50,30 +50,32 @@ def join_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) 
 
 
 @loading()
-def structure_output(words: WordTable, size: int) -> Output:
-    """Return how the vectors of who did what to whom, of ``size`` numbers, are made."""
+def encoder_of_structure(words: WordTable, size: int) -> BatchEncoder:
+    """Return the encoder of who did what to whom, whose vectors have ``size`` numbers."""
     from multiview.structure.binding import structure_of  # here: it compiles
 
-    return Output({"tokens", "dep"}, size, functools.partial(structure_of, words=words, size=size))
+    return BatchEncoder({"tokens", "dep"}, size, functools.partial(structure_of, words=words, size=size))
 
 
-def joined_output(base: Output, structure: Output, share: float) -> Output:
-    """Return how vectors are made with structure beside them; λ is ``share``."""
+def joined_encoder(base: BatchEncoder, structure: BatchEncoder, share: float) -> BatchEncoder:
+    """Return the encoder that puts structure beside the vectors of ``base``; λ is ``share``."""
 
-    def vectors_of(batch: Batch) -> Tensor:
-        return join_with_structure(base.vectors_of(batch), structure.vectors_of(batch), share)
+    def encode(batch: Batch) -> Tensor:
+        return join_with_structure(base.encode(batch), structure.encode(batch), share)
 
-    return Output(base.requires | structure.requires, base.width + structure.width, vectors_of)
+    return BatchEncoder(base.requires | structure.requires, base.width + structure.width, encode)
 
 
 @with_torch_defaults()
-def vectors_by(output: Output, source: TextSource, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
-    """Return what an output makes of texts that a source reads: float32 [n, width]."""
-    vectors_nS = torch.zeros(len(texts), output.width, dtype=torch.float32)
+def vectors_of_texts(
+    encoder: BatchEncoder, source: TextSource, texts: Sequence[str | Tokens]
+) -> NDArray[np.float32]:
+    """Return the vectors of texts, which ``source`` parses: float32 [n, width]."""
+    vectors_nS = torch.zeros(len(texts), encoder.width, dtype=torch.float32)
     # Parsing takes one thread: it has no large products.
     with torch.inference_mode(), torch_threads(1):
-        for place_B, batch in source.reader.batches(texts, output.requires, None, BATCH):
-            vectors_BS = output.vectors_of(batch)
+        for place_B, batch in source.reader.batches(texts, encoder.requires, None, BATCH):
+            vectors_BS = encoder.encode(batch)
             check_finite(vectors_BS, batch, place_B, source.name)
             vectors_nS[torch.from_numpy(place_B)] = vectors_BS.cpu()
     return vectors_nS.numpy()
@@ -81,7 +83,7 @@ def vectors_by(output: Output, source: TextSource, texts: Sequence[str | Tokens]
 
 def structure_vectors(source: TextSource, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
     """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
-    return vectors_by(structure_output(source.words, source.structure_size), source, texts)
+    return vectors_of_texts(encoder_of_structure(source.words, source.structure_size), source, texts)
 
 
 def meaning_and_structure(
@@ -89,9 +91,9 @@ def meaning_and_structure(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Encode meaning and structure of texts, parsed once: [n, D] and [n, S], at length 1."""
     network = source.model.network
-    meaning = views_output(network, range(len(network.views)), network.readout, None)
-    structure = structure_output(source.words, source.structure_size)
-    vectors_nE = 2**0.5 * vectors_by(joined_output(meaning, structure, 0.5), source, texts)
+    meaning = encoder_of_views(network, range(len(network.views)), network.readout, None)
+    structure = encoder_of_structure(source.words, source.structure_size)
+    vectors_nE = 2**0.5 * vectors_of_texts(joined_encoder(meaning, structure, 0.5), source, texts)
     return vectors_nE[:, : meaning.width], vectors_nE[:, meaning.width :]
 
 

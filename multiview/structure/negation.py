@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from multiview.structure.poles import base_and_sign, has_opposite
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import FUNCTION_WORD, KIND, ROLE, WORD, relation_bits, word_flags
@@ -92,7 +92,7 @@ class WordTrees:
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         words, self.word_N = batch.distinct_words()
-        self.types = list(map(plain, words))
+        self.types = list(map(normalise_text, words))
         self.lower_types = [word.lower() for word in self.types]
         has_letters_U = [word.isalnum() or any(map(str.isalnum, word)) for word in self.types]
         self.has_letters_N = np.array(has_letters_U, bool)[self.word_N]

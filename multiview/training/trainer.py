@@ -49,7 +49,7 @@ from runtime.device import chosen_threads, pick_device, torch_threads
 from runtime.errors import UserError
 from runtime.training_loop import Loop, Schedule
 from runtime.training_state import Position, Row, TrainingState
-from runtime.training_step import Measures, Steps, cosine, ramp
+from runtime.training_step import Measures, Steps, cosine_decay, linear_ramp
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
@@ -161,7 +161,11 @@ class Trainer:
         """Return the constant rate, or one that warms up linearly and goes down half a cosine."""
         if self.rate_is_constant:
             return self.peak_rate
-        return self.peak_rate * ramp(position.step + 1, WARM_UP * position.steps) * cosine(position.progress)
+        return (
+            self.peak_rate
+            * linear_ramp(position.step + 1, WARM_UP * position.steps)
+            * cosine_decay(position.progress)
+        )
 
     def update(self, result: StepResult, sentences: int = 0) -> Measures:
         """Clip and apply a gradient, unless it or the loss is not finite; return what was measured.

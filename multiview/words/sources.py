@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from corpora.inputs import input_hash, list_files
 from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, Start, TableConfig, TrainConfig
 from multiview.pretrained import encode_texts, encoder_folder, load_pretrained
@@ -265,7 +265,7 @@ class _Sentences:
         # gensim reads each pass in a new thread; a cache belongs to one.
         trees_of_thread = TreeCache(self.trees.folder, self.trees.manifest)
         for words in trees_of_thread.words():
-            spellings = [plain(word) for word in words]
+            spellings = [normalise_text(word) for word in words]
             yield [word.lower() for word in spellings] if self.lower else spellings
             self.bar.update(1)
 

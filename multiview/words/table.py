@@ -24,13 +24,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.characters import places_of, plain
+from corpora.characters import index_of_words, normalise_text
 from multiview.config import Case, Start, TableConfig
 from multiview.words.vectors import VECTORS, Expansion, Float, WordVectors, is_writable, read_words
 from runtime.cli import Count, CountOrNone, configuration
 from runtime.errors import UserError
 from runtime.files import atomic_path, read_array, write_array, write_text
-from runtime.surroundings import cached_property, state_without
+from runtime.process import cached_property, state_without
 
 UNKNOWN_ROW = 0
 VOCABULARY = "vocab.txt"
@@ -60,7 +60,7 @@ class Vocabulary:
         self.words, self.buckets, self.case = list(words), buckets, case
         if len(set(self.words)) != len(self.words):
             raise UserError("vocabulary: a word is listed twice; list each once")
-        self.row_of = places_of(self.words, first=1)
+        self.row_of = index_of_words(self.words, first=1)
         digest = hashlib.sha256(f"{case}\n{buckets}\n".encode())
         digest.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
         self.key = digest.hexdigest()
@@ -75,7 +75,7 @@ class Vocabulary:
 
     def row(self, word: str) -> int:
         """Return the table row of a word type."""
-        word = plain(word)
+        word = normalise_text(word)
         if self.case != "lower" and word in self.row_of:
             return self.row_of[word]
         lower = word.lower()
@@ -102,7 +102,7 @@ def corpus_words(counts: Mapping[str, int], config: TableConfig) -> tuple[list[s
     """
     totals: Counter[str] = Counter()
     for word, count in counts.items():
-        spelling = plain(word)
+        spelling = normalise_text(word)
         totals[spelling.lower() if config.case == "lower" else spelling] += count
     words = [word for word, count in totals.items() if count >= config.min_count and is_writable(word)]
     words.sort(key=lambda word: (-totals[word], word))

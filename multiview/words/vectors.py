@@ -26,7 +26,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from corpora.inputs import is_encodable, readable, stem
 from runtime.errors import UserError, extra
 from runtime.files import atomic_path, read_array, write_text
@@ -210,7 +210,7 @@ class Expansion(nn.Module):
         places: dict[str, int] = {}
         for place, pretrained_word in enumerate(vectors.words):
             # Of two spellings that the vocabulary reads alike, the more frequent one stands first.
-            word = plain(pretrained_word)
+            word = normalise_text(pretrained_word)
             places.setdefault(word.lower() if lower else word, place)
         places.pop("", None)
         shared_words = [word for word in places if word in row_of]

@@ -15,7 +15,7 @@ from unittest import mock
 
 import numpy as np
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from corpora.sentences import read_sentences
 from parsing.networks.parser import DeviceParser, Stages
 from parsing.trees.batch import ConstituencyParse
@@ -51,7 +51,7 @@ class BeneparParser(DeviceParser):
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """Return one parse per sentence, in order; raises ValueError if one is too long for the model."""
         sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
-        readable = [[self._readable_word(plain(word)) for word in words] for words in sentences]
+        readable = [[self._readable_word(normalise_text(word)) for word in words] for words in sentences]
         sizes = [len(tokens) + 2 for tokens in sentences]
         if self.parser.encoder is not None:
             limit = self.parser.add_timing.timing_table.shape[0]

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from parsing.trees.batch import Int64
 from runtime.cli import Count, configuration
-from runtime.surroundings import shared_lock
+from runtime.process import shared_lock
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
@@ -46,7 +46,7 @@ class ParserVocabulary:
         counts: Counter[str] = Counter()
         characters: set[str] = set()
         for tokens in sentences:
-            words = [plain(token) for token in tokens]
+            words = [normalise_text(token) for token in tokens]
             counts.update(word.lower() for word in words)
             characters.update(*words)
         frequent_words = sorted(w for w, count in counts.items() if count >= min_count and w not in SPECIALS)
@@ -81,7 +81,7 @@ class TypeTable:
 
     def knows(self, word: str) -> bool:
         """Tell whether a word is in the vocabulary."""
-        return plain(word).lower() in self._word_ids
+        return normalise_text(word).lower() in self._word_ids
 
     def rows(self, tokens: Iterable[str]) -> Int64:
         """Return the row of each token, int64 [tokens]; new types get the next rows."""
@@ -96,7 +96,7 @@ class TypeTable:
         return features[:, 0], features[:, 2 : 2 + int(counts_U.max())], counts_U
 
     def _add(self, token: str) -> int:
-        word, row = plain(token), len(self)
+        word, row = normalise_text(token), len(self)
         ids = [self._character_ids.get(c, UNKNOWN) for c in word[: self.vocabulary.max_characters]]
         ids = ids or [UNKNOWN]  # an empty token reads as one unknown character
         if row == len(self._features):

@@ -38,7 +38,7 @@ from runtime.device import build_without_weights, chosen_products, products_in, 
 from runtime.errors import UserError, out_of_memory
 from runtime.files import read_json, read_record, write_record
 from runtime.folders import current_folder, refuse_others, replace_folder
-from runtime.surroundings import cached_property, state_without
+from runtime.process import cached_property, state_without
 
 CPU_POSITIONS, GPU_POSITIONS = 2_000, 32_768
 """Padded positions in a batch: few, to stay in a core's cache, or many, to fill a GPU."""

@@ -36,7 +36,7 @@ from parsing.networks.features import PAD, TABLE_LOCK, ParserVocabulary, TypeTab
 from parsing.trees.batch import offsets_of
 from runtime.compiled import compiled, sigmoid, tanh
 from runtime.device import Products
-from runtime.integers import quantise_row
+from runtime.int8 import quantise_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _int8_step(  # type: ignore[no-untyped-def]
 
     ``inputs`` [K, 4H] are W x in torch's order i, f, g, o, and ``row_N`` the row of each position. The
     ``running`` first sentences have rows of ``recurrent``, U h. Both are sums times a scale of the row and of
-    the column (:mod:`runtime.integers`). The sentences at this time are the first rows of ``h`` and ``c``
+    the column (:mod:`runtime.int8`). The sentences at this time are the first rows of ``h`` and ``c``
     [B, H], which are updated. The states are written to the half of ``out`` [N, 2H] that belongs to
     ``direction``, 0 ahead or 1 back; ``h`` gets them too, as integers.
     """

@@ -44,7 +44,7 @@ from parsing.trees.check import CHUNK, ShardRow, open_shard
 from runtime.cli import Count, config_from_json, config_to_json, configuration
 from runtime.errors import UserError
 from runtime.files import SEAL, atomic_path, path_of, read_record, write_text
-from runtime.surroundings import shared_lock
+from runtime.process import shared_lock
 
 if TYPE_CHECKING:
     import h5py

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from parsing.trees.batch import NODE_FIELDS, Int, Inventories
 from runtime.errors import UserError
 from runtime.files import sha256_file
-from runtime.surroundings import cached_property
+from runtime.process import cached_property
 
 if TYPE_CHECKING:
     import h5py

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 
 with open(Path(__file__).with_name("role_kinds.tsv"), encoding="utf-8", newline="") as _stream:
     _ROWS = list(csv.DictReader(_stream, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -66,7 +66,7 @@ def word_flags(words: Sequence[str]) -> NDArray[np.int64]:
     """Return the sets that each word belongs to, as bits: int64 [U]."""
     bits, ing, flags = _BITS_OF_WORD, WORD.ING, []
     for word in words:
-        plain_word = plain(word).lower()
+        plain_word = normalise_text(word).lower()
         flags.append(bits.get(plain_word, 0) | (ing if plain_word.endswith("ing") else 0))
     return np.array(flags, np.int64)
 

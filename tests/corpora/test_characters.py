@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora.characters import as_written, places_of, plain
+from corpora.characters import index_of_words, normalise_text, original_words
 
 FAMILY, ENGLAND, HEART = "👩\u200d👧", "🏴\U000e0067\U000e0062\U000e007f", "❤\ufe0f\u200d🔥"
 PERSIAN, CONJUNCT = "می\u200cخواهم", "क\u094d\u200dष"
@@ -37,7 +37,7 @@ PERSIAN, CONJUNCT = "می\u200cخواهم", "क\u094d\u200dष"
     ],
 )
 def test_what_reads_the_same_is_the_same(text: str, expected: str) -> None:
-    assert plain(text) == expected == plain(expected)
+    assert normalise_text(text) == expected == normalise_text(expected)
 
 
 ODD = st.text("asﬁ.'` \u0301\u0308\u0327\u00ad\u200b\u200c\u200d\ufe0f’👩❤ᄒ\u1161\u11abکم\u0344\ufeff\ud800")
@@ -46,10 +46,10 @@ ODD = st.text("asﬁ.'` \u0301\u0308\u0327\u00ad\u200b\u200c\u200d\ufe0f’👩�
 @given(ODD | st.text())
 @example("a \u0301b’")
 def test_words_come_back_as_they_are_written(text: str) -> None:
-    plain_text = plain(text)
-    assert plain(plain_text) == plain_text
-    words, end = as_written(text, plain_text.split()), 0
-    assert [plain(word) for word in words] == plain_text.split()
+    plain_text = normalise_text(text)
+    assert normalise_text(plain_text) == plain_text
+    words, end = original_words(text, plain_text.split()), 0
+    assert [normalise_text(word) for word in words] == plain_text.split()
     for word in words:  # in order, one after another
         end = text.index(word, end) + len(word)
 
@@ -59,9 +59,9 @@ def test_every_character_that_can_be_composed_is_found_in_the_text() -> None:
         parts = decomposition(chr(point)).split()
         if len(parts) == 2 and "<" not in parts[0]:
             whole = "".join(chr(int(part, 16)) for part in parts)
-            assert as_written(f"’{whole}", [plain(f"’{whole}")]) == [f"’{whole}"]
+            assert original_words(f"’{whole}", [normalise_text(f"’{whole}")]) == [f"’{whole}"]
 
 
 def test_a_plain_word_has_its_own_place() -> None:
-    places = places_of(["n’t", "'s", "’s", "\u200b"], first=1)
+    places = index_of_words(["n’t", "'s", "’s", "\u200b"], first=1)
     assert (places["n't"], places["'s"], places["’s"], places.get("")) == (1, 2, 3, None)

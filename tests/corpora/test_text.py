@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora import inputs
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from corpora.registry import open_corpus
 from corpora.text import MAX_RUN, Corpus, Tokenizer, text_corpus
 from runtime.errors import UserError
@@ -95,13 +95,13 @@ SPACY, SPACE = Tokenizer("spacy"), Tokenizer("space")
 @settings(deadline=None, max_examples=40)
 @given(st.text(max_size=300))
 def test_tokens_hold_every_character_but_white_space(text: str) -> None:
-    bare = plain("".join(plain(text).split()))
+    bare = normalise_text("".join(normalise_text(text).split()))
     for tokenizer in (SPACY, SPACE):
         tokens = tokenizer.line(text)
-        assert plain("".join("".join(tokens).split())) == bare
+        assert normalise_text("".join("".join(tokens).split())) == bare
         assert tokens == ("",) or not any(not token or token.isspace() for token in tokens)
         cut = tokenizer.sentences(text)
-        assert all(cut) and plain("".join("".join("".join(s) for s in cut).split())) == bare
+        assert all(cut) and normalise_text("".join("".join("".join(s) for s in cut).split())) == bare
 
 
 @pytest.mark.timeout(60)

@@ -21,7 +21,7 @@ from multiview.structure.beside import WithStructure
 from multiview.structure.binding import WIDTH
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
-from senteval_runner.adapters import MtebEncoder
+from senteval_runner.mteb import MtebEncoder
 
 TEXTS = ["The lawyer praised the doctor.", "Rain fell.", "The doctor slept."]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multiview.encoding import EncodeOptions, Job, PartEncoder, encode_by_processes
+from multiview.encoding import EncodeOptions, EncodingJob, PartEncoder, encode_by_processes
 from multiview.model import MultiViewEncoder
 from runtime.errors import UserError
 
@@ -51,7 +51,7 @@ def test_processes_give_the_vectors_of_one(encoder: MultiViewEncoder, monkeypatc
 
 @pytest.mark.process
 def test_a_worker_that_dies_is_one_line(encoder: MultiViewEncoder) -> None:
-    job = Job(encoder, "meaning", None, EncodeOptions(workers=2))
+    job = EncodingJob(encoder, "meaning", None, EncodeOptions(workers=2))
     with pytest.raises(UserError, match=r"^encode: one of 2 workers died; take fewer workers"):
         encode_by_processes(job, TEXTS, Dying)
 

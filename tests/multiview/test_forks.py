@@ -8,7 +8,7 @@ IMPORTS = """
 import sys
 from numba.core.compiler_lock import global_compiler_lock
 import multiview.judge, multiview.model, multiview.search, parsing
-from runtime.surroundings import LOADING
+from runtime.process import LOADING
 
 class Watch:
     def find_spec(self, name, path=None, target=None):

@@ -22,7 +22,7 @@ from multiview.model import MultiViewEncoder
 from multiview.names.named import named
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
-from runtime import pieces
+from runtime import large_arrays
 from runtime.errors import UserError
 from tests.fixtures.builtin import LINES
 from tests.fixtures.trees import toy_corpus
@@ -205,7 +205,7 @@ def test_many_sentences_are_encoded_in_pieces(
     Path("in.txt").write_text("\n".join(LINES * 2), encoding="utf-8")
     path = str(toy_trees) if source == "trees" else source
     assert encode.cli([str(folder), path, "--output", "once.npy"]) == 0
-    for module in (pieces, encode):
+    for module in (large_arrays, encode):
         monkeypatch.setattr(module, "PIECE", 2)
     real, calls = MultiViewEncoder.encode, list[int]()
 

@@ -26,7 +26,7 @@ from multiview.encoders.meaning import Span
 from multiview.encoders.registry import ViewStack
 from multiview.training.data import StepSource
 from runtime.training_state import Position, TrainingState
-from runtime.training_step import Descent, Measures
+from runtime.training_step import GradientDescent, Measures
 from studies.finetune.examples import Examples, Stream
 from studies.passages.ranker import Part, draw_pairs
 from tests.oracles.objective import losses
@@ -210,7 +210,7 @@ class FollowedTraining:
     The losses are the task's, which the tests of the tasks compare with loops; all else is of this file.
     """
 
-    def __init__(self, descent: Descent[Any], recipe: Recipe) -> None:
+    def __init__(self, descent: GradientDescent[Any], recipe: Recipe) -> None:
         self.descent, self.recipe, self.real_losses = descent, recipe, descent.losses
         self.real_averages: Mapping[str, Tensor] = {}
         named = descent.module.named_parameters()
@@ -285,9 +285,9 @@ class Runs(list[FollowedTraining]):
 def followed_trainings(recipe: Recipe | None) -> Iterator[Runs]:
     """Follow in float64 every task that trains while the context lasts; without a recipe, none may train."""
     runs = Runs()
-    step, batch, evaluation = Descent.step, Stream.batch, TrainingState.evaluation
+    step, batch, evaluation = GradientDescent.step, Stream.batch, TrainingState.evaluation
 
-    def followed(descent: Descent[Any], position: Position, of: Any) -> Measures:
+    def followed(descent: GradientDescent[Any], position: Position, of: Any) -> Measures:
         assert recipe, "a training without a recipe"
         if not runs or runs[-1].descent is not descent:
             runs.append(FollowedTraining(descent, recipe))
@@ -307,7 +307,7 @@ def followed_trainings(recipe: Recipe | None) -> Iterator[Runs]:
         return examples
 
     with (
-        patch.object(Descent, "step", followed),
+        patch.object(GradientDescent, "step", followed),
         patch.object(TrainingState, "evaluation", evaluated),
         patch.object(Stream, "batch", noted),
     ):

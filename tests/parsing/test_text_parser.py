@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import parsing
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from corpora.text import text_corpus
 from parsing.text_parser import TextParser
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
@@ -171,7 +171,7 @@ def test_words_are_those_of_the_text_and_trees_those_of_the_parsers(parser, tree
 )
 def test_trees_do_not_see_how_a_character_is_written(parser, text: str, same: str) -> None:
     (tree,), (expected,) = parser(text), parser(same)
-    assert [plain(word) for word in tree.words] == expected.words
+    assert [normalise_text(word) for word in tree.words] == expected.words
     for name in ("flags", "heads", "relations", "tags", "spans"):
         assert getattr(tree, name) == getattr(expected, name), name
     (tokens,) = parser.parse([tree.words])

@@ -19,7 +19,7 @@ from runtime.errors import UserError
 from runtime.files import lock_folder, read_record, write_record
 from runtime.training_loop import Loop, Schedule
 from runtime.training_state import FILES, Checkpoint, Checkpoints, Position, TrainingState
-from runtime.training_step import Descent, Measures, Steps, cosine
+from runtime.training_step import GradientDescent, Measures, Steps, cosine_decay
 from tests.fixtures.files import differing
 
 
@@ -33,7 +33,9 @@ class Regression:
         self.y = self.x @ torch.tensor([[1.0], [-2.0], [0.5], [3.0]])
         module = nn.Sequential(nn.Linear(4, 16), nn.Dropout(0.2), nn.Linear(16, 1))
         adam = torch.optim.Adam(module.parameters())
-        self.descent: Descent[list[int]] = Descent(module, adam, self.losses, self.learning_rate, clip=5.0)
+        self.descent: GradientDescent[list[int]] = GradientDescent(
+            module, adam, self.losses, self.learning_rate, clip=5.0
+        )
         self.module, self.rate, self.pause_s = module, rate, pause_s
         self.step, self.steps = self.descent.step, Steps(self.batches, lambda batch: batch)
 
@@ -46,7 +48,7 @@ class Regression:
         return {"loss": (self.module(self.x[batch]) - self.y[batch]).square().mean()}
 
     def learning_rate(self, position: Position) -> float:
-        return self.rate * cosine(position.progress)
+        return self.rate * cosine_decay(position.progress)
 
     def evaluate(self) -> dict[str, float]:
         return {"score": -float((self.module(self.x) - self.y).square().mean())}

@@ -14,7 +14,7 @@ from multiview.serve import work
 from multiview.serve.__main__ import cli
 from multiview.serve.app import Service
 from multiview.serve.config import ServeConfig
-from multiview.serve.queue import Job, QueueFullError, WorkQueue
+from multiview.serve.queue import QueuedRequest, QueueFullError, WorkQueue
 from runtime.errors import UserError
 
 
@@ -111,13 +111,13 @@ def test_a_request_that_waits_too_long_is_given_up() -> None:
 
 
 def test_waiting_requests_of_one_kind_are_taken_together() -> None:
-    async def next_jobs() -> list[list[Job]]:
+    async def next_jobs() -> list[list[QueuedRequest]]:
         queue = queue_of(size=9)
         future = asyncio.get_running_loop().create_future
         late = time.monotonic() + 9
         for function, count in ((work.embed, 1), (work.judge, 1), (work.embed, 2), (work.embed, 2)):
-            queue.jobs.append(Job(function, ["a"] * count, future(), late))
-        queue.jobs.append(Job(work.embed, ["a"], future(), time.monotonic() - 1))
+            queue.jobs.append(QueuedRequest(function, ["a"] * count, future(), late))
+        queue.jobs.append(QueuedRequest(work.embed, ["a"], future(), time.monotonic() - 1))
         return [await queue._next_jobs() for _ in range(3)]
 
     taken = asyncio.run(next_jobs())
@@ -130,7 +130,7 @@ def test_a_worker_leaves_the_others_their_share() -> None:
         queue = queue_of(workers=2, max_batch=100)
         future = asyncio.get_running_loop().create_future
         for _ in range(6):
-            queue.jobs.append(Job(work.embed, ["a"], future(), time.monotonic() + 9))
+            queue.jobs.append(QueuedRequest(work.embed, ["a"], future(), time.monotonic() + 9))
         return [len(await queue._next_jobs()) for _ in range(3)]
 
     assert asyncio.run(next_counts()) == [3, 2, 1]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from multiview.folder.reading import SentenceReader
 from parsing.networks import constituency as constituency_module
 from parsing.networks import dependency as dependency_module
@@ -204,13 +204,16 @@ def test_a_killed_change_leaves_the_old_parser_or_the_new(tmp_path):
 @pytest.mark.data
 def test_the_shipped_parsers_are_those_of_the_libraries_on_gum(data_folder):
     parser, folder = load_parser("dep"), data_folder / "treebank" / "gum"
-    sentences = [[plain(w) for w in s.tokens] for s in read_gold("dep", [folder / "dev.conllu"])[::4]]
+    sentences = [
+        [normalise_text(w) for w in s.tokens] for s in read_gold("dep", [folder / "dev.conllu"])[::4]
+    ]
     parses = parser.parse(sentences)
     named = [[parser.relations[i] for i in p.relations] for p in parses]
     assert ([p.heads.tolist() for p in parses], named) == stock_predict(to_supar(parser.model), sentences)
     parser = load_parser("const")
     sentences = [
-        [plain(word) for word in tree.tokens] for tree in read_gold("const", [folder / "dev.ptb"])[::8]
+        [normalise_text(word) for word in tree.tokens]
+        for tree in read_gold("const", [folder / "dev.ptb"])[::8]
     ]
     stock = stock_parse(to_benepar(parser.model), sentences, subbatch_max_tokens=500)
     assert as_lists(parser.parse(sentences)) == as_lists(stock)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.characters import plain
+from corpora.characters import normalise_text
 from parsing.networks.config import EncoderSizes
 from parsing.networks.features import BEGIN, END, PAD, UNKNOWN, ParserVocabulary, TypeTable, make_batch
 from parsing.networks.sentence_encoder import (
@@ -49,7 +49,7 @@ def test_a_batch_equals_word_by_word_lookup(sentences, end):
     words, spelling, counts = batch.table.features(batch.rows_U)
     for b, sentence in enumerate(sentences):
         expected = [(BEGIN, [BEGIN])]
-        for token in map(plain, sentence):
+        for token in map(normalise_text, sentence):
             spelled = [characters.get(c, UNKNOWN) for c in token[:7]] or [UNKNOWN]
             expected.append((ids.get(token.lower(), UNKNOWN), spelled))
         expected += [(END, [END])] * end

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from runtime import pieces
+from runtime import large_arrays
 from runtime.errors import UserError
 from runtime.files import write_array
 
@@ -27,12 +27,12 @@ class Writer:
             return ROWS[first:stop]
 
         self.asked = []
-        return pieces.write_rows(self.path, {"text": source}, len(ROWS), rows_of)
+        return large_arrays.write_rows(self.path, {"text": source}, len(ROWS), rows_of)
 
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Writer:
-    monkeypatch.setattr(pieces, "PIECE", 3)
+    monkeypatch.setattr(large_arrays, "PIECE", 3)
     return Writer(tmp_path / "v.npy")
 
 
@@ -72,7 +72,10 @@ def test_what_is_half_written_or_of_another_source_does_not_count(write: Writer,
 
 
 def test_two_runs_do_not_write_one_array(write: Writer, tmp_path: Path) -> None:
-    with pieces._opened(tmp_path / "v.npy.part"), pytest.raises(UserError, match="another run is writing it"):
+    with (
+        large_arrays._opened(tmp_path / "v.npy.part"),
+        pytest.raises(UserError, match="another run is writing it"),
+    ):
         write()
 
 
@@ -80,6 +83,6 @@ def test_a_disk_without_room_is_refused_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=10**9))
-    pieces.check_room(tmp_path / "v.npy", 10**9)
+    large_arrays.check_room(tmp_path / "v.npy", 10**9)
     with pytest.raises(UserError, match=r"needs 2\.0 GB of disk, and 1\.0 are free"):
-        pieces.check_room(tmp_path / "v.npy", 2 * 10**9)
+        large_arrays.check_room(tmp_path / "v.npy", 2 * 10**9)

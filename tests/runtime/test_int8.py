@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from runtime import integers
+from runtime import int8
 from runtime.device import Products, products_in
 from runtime.errors import UserError
-from runtime.integers import EXACT_TERMS, INPUT_STEPS, WEIGHT_STEPS, Int8Matrix, int8_matrix, quantised
+from runtime.int8 import EXACT_TERMS, INPUT_STEPS, WEIGHT_STEPS, Int8Matrix, int8_matrix, quantised
 
 SHAPES = [
     (1, 1, 1),
@@ -26,7 +26,7 @@ SHAPES = [
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the fast operator, where it is, and as on a processor without it."""
     if request.param == "float32":
-        monkeypatch.setattr(integers, "_has_fbgemm", lambda: False)
+        monkeypatch.setattr(int8, "_has_fbgemm", lambda: False)
     return str(request.param)
 
 
@@ -86,10 +86,10 @@ def test_a_weight_is_rounded_once_and_again_when_it_has_changed() -> None:
     with torch.no_grad():
         weight *= 2
     assert np.allclose(int8_matrix(weight).column_scale, 2 * matrix.column_scale)
-    count = len(integers._matrices)
+    count = len(int8._matrices)
     del weight
     gc.collect()
-    assert len(integers._matrices) == count - 1
+    assert len(int8._matrices) == count - 1
 
 
 def test_integers_serve_inference_alone() -> None:

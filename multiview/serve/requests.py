@@ -1,7 +1,7 @@
-"""The forms of requests: OpenAI's embeddings, the rerankers' of Jina and Cohere, and this project's own.
+"""The bodies of requests: OpenAI's embeddings, the rerankers' of Jina and Cohere, and this project's own.
 
-OpenAI's: https://platform.openai.com/docs/api-reference/embeddings. What a form has and this service has no
-use for (a user's name, the input type of a reranker) is accepted and ignored.
+OpenAI's: https://platform.openai.com/docs/api-reference/embeddings. A field that this service has no use for
+(a user's name, the input type of a reranker) is accepted and ignored.
 """
 
 from typing import Annotated, Literal
@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 Text = Annotated[str, Field(min_length=1)]
 
 
-class Form(BaseModel):
-    """A request; unknown fields are ignored, since clients send fields of their own.
+class RequestBody(BaseModel):
+    """The body of a request. Unknown fields are ignored, since clients send fields of their own.
 
     No value is taken for one of another type, such as true for 1.
     """
@@ -20,7 +20,7 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class EmbeddingsRequest(Form):
+class EmbeddingsRequest(RequestBody):
     """``POST /v1/embeddings``."""
 
     input: Text | list[Text] | list[int] | list[list[int]]
@@ -30,13 +30,13 @@ class EmbeddingsRequest(Form):
     encoding_format: Literal["float", "base64"] = "float"
 
 
-class Document(Form):
+class Document(RequestBody):
     """A document that a reranker is given as an object."""
 
     text: Text
 
 
-class RerankRequest(Form):
+class RerankRequest(RequestBody):
     """``POST /rerank``, ``/v1/rerank`` and ``/v2/rerank``."""
 
     query: Text
@@ -46,20 +46,20 @@ class RerankRequest(Form):
     return_documents: bool = False
 
 
-class JudgeRequest(Form):
+class JudgeRequest(RequestBody):
     """``POST /judge``."""
 
     pairs: list[tuple[Text, Text]]
 
 
-class CompareRequest(Form):
+class CompareRequest(RequestBody):
     """``POST /compare``, of which the page is made."""
 
     a: Text
     b: Text
 
 
-class SearchRequest(Form):
+class SearchRequest(RequestBody):
     """``POST /search``: in the server's index, or in ``text``."""
 
     query: Text

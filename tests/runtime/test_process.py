@@ -2,8 +2,8 @@
 
 import pytest
 
-from runtime import surroundings
-from runtime.surroundings import available_cores
+from runtime import process
+from runtime.process import available_cores
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_quota_counts_as_cores(limits: dict[str, str], cores: int, tmp_path, m
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text + "\n")
     (tmp_path / "memberships").write_text("4:cpu:/a/b\n3:memory:/x\n0::/a/b\n")
-    monkeypatch.setattr(surroundings, "CONTROL_GROUPS", tmp_path)
-    monkeypatch.setattr(surroundings, "MEMBERSHIPS", tmp_path / "memberships")
+    monkeypatch.setattr(process, "CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr(process, "MEMBERSHIPS", tmp_path / "memberships")
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
     assert available_cores() == cores

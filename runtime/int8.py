@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from runtime.compiled import compiled, compiled_part
-from runtime.surroundings import shared_lock
+from runtime.process import shared_lock
 
 INPUT_STEPS, WEIGHT_STEPS = 63, 127
 EXACT_TERMS = 2**24 // (INPUT_STEPS * WEIGHT_STEPS)

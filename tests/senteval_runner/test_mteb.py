@@ -7,7 +7,7 @@ import pytest
 
 from multiview.model import MultiViewEncoder
 from runtime.errors import UserError
-from senteval_runner.adapters import MtebEncoder
+from senteval_runner.mteb import MtebEncoder
 from tests.senteval_runner.encoders import RandomBag
 
 

@@ -1,4 +1,4 @@
-"""How vectors are made of a model's views, or of a map from these."""
+"""Encoders of parsed batches: a model's views side by side, or a map of them such as a read-out."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ Vectors = NDArray[np.floating] | Tensor
 
 
 @dataclass(frozen=True)
-class Output:
-    """How the vectors of one call are made."""
+class BatchEncoder:
+    """Encodes parsed sentences to vectors: the views of a model, a map of them, or structure."""
 
     requires: set[str]
-    """Annotations that are read."""
+    """The annotations that it reads, of ``tokens``, ``dep`` and ``const``."""
     width: int
-    """Numbers of a vector."""
-    vectors_of: Callable[[Batch], Tensor]
-    """Makes the vectors [B, width] of parsed sentences."""
+    """The size of a vector."""
+    encode: Callable[[Batch], Tensor]
+    """Returns the vectors [B, width] of parsed sentences."""
 
 
 def view_positions(names: Sequence[str], selection: Sequence[str] | str | None) -> list[int]:
@@ -37,43 +37,45 @@ def view_positions(names: Sequence[str], selection: Sequence[str] | str | None) 
         selection = [selection]
     if not isinstance(selection, Collection) or not all(isinstance(label, str) for label in selection):
         raise UserError(f"views={selection!r:.60}: are no names of views")
-    labels_of_places = [{name, f"{place}-{name}"} for place, name in enumerate(names)]
-    known_labels = set[str]().union(*labels_of_places)
+    labels_of_positions = [{name, f"{position}-{name}"} for position, name in enumerate(names)]
+    known_labels = set[str]().union(*labels_of_positions)
     selected_labels = set(selection)
     unknown_labels = selected_labels - known_labels
     if unknown_labels or not selected_labels:
         subject = f"view {min(unknown_labels)!r}" if unknown_labels else "views=[]"
         raise UserError(f"{subject}: this model has {', '.join(sorted(known_labels))}")
-    return [place for place, labels in enumerate(labels_of_places) if labels & selected_labels]
+    return [position for position, labels in enumerate(labels_of_positions) if labels & selected_labels]
 
 
-def annotations_of(network: ViewStack, places: Sequence[int]) -> set[str]:
-    """Return the annotations that the views at some places read: of ``tokens``, ``dep``, ``const``."""
-    return set[str]().union(*(network.encoder_list[place].requires for place in places))
+def annotations_of(network: ViewStack, positions: Sequence[int]) -> set[str]:
+    """Return the annotations that the views at these positions read: of ``tokens``, ``dep``, ``const``."""
+    return set[str]().union(*(network.encoder_list[position].requires for position in positions))
 
 
-def views_output(
-    network: ViewStack, places: Sequence[int], transform: Readout | Scale | None, dim: int | None
-) -> Output:
-    """Return how the views side by side are made, or a map of them, and the first ``dim`` numbers taken."""
-    width = transform.dim if transform is not None else sum(network.widths[place] for place in places)
+def encoder_of_views(
+    network: ViewStack, positions: Sequence[int], transform: Readout | Scale | None, dim: int | None
+) -> BatchEncoder:
+    """Return the encoder of some views side by side, or of a map of them; ``dim`` cuts its vectors."""
+    width = (
+        transform.dim if transform is not None else sum(network.widths[position] for position in positions)
+    )
     width = min(dim or width, width)
 
-    def vectors_of(batch: Batch) -> Tensor:
-        views_BD = network.vectors(batch, places)
+    def encode(batch: Batch) -> Tensor:
+        views_BD = network.vectors(batch, positions)
         return views_BD[:, :width] if transform is None else transform(views_BD, width)
 
-    return Output(annotations_of(network, places), width, vectors_of)
+    return BatchEncoder(annotations_of(network, positions), width, encode)
 
 
-def check_finite(vectors_BD: Tensor, batch: Batch, places: NDArray[np.integer], name: str) -> None:
-    """Refuse a model's vectors that are not finite; ``places`` are those of the sentences among all."""
+def check_finite(vectors_BD: Tensor, batch: Batch, rows: NDArray[np.integer], name: str) -> None:
+    """Refuse a model's vectors that are not finite; ``rows`` are the sentences' numbers in the input."""
     is_finite = torch.isfinite(vectors_BD).all(dim=1)
     if not is_finite.all():
         row = int(is_finite.int().argmin())
         sentence = " ".join(list(batch.words())[row])
         raise UserError(
-            f"{name}: the vector of sentence {int(places[row])}, {sentence[:60]!r}, is not finite; "
+            f"{name}: the vector of sentence {int(rows[row])}, {sentence[:60]!r}, is not finite; "
             "the model's weights are unusable"
         )
 
