@@ -65,8 +65,8 @@ class ModelOptions:
 
         Nothing heavy is imported.
         """
-        for need, parser in self.parsers.items():
-            find_parser(need, parser)
+        for kind, parser in self.parsers.items():
+            find_parser(kind, parser)
         return parse_names(self.spec)
 
     @property
@@ -78,7 +78,7 @@ class ModelOptions:
     def parsers(self) -> dict[str, str]:
         """Names of the parsers that the options give, by annotation."""
         names = {"dep": self.dep_model, "const": self.const_model}
-        return {need: name for need, name in names.items() if name}
+        return {kind: name for kind, name in names.items() if name}
 
     def load(self) -> MultiViewEncoder:
         """Load the model; refuse an encoder that reads no trees, and a part of a model."""
@@ -178,7 +178,7 @@ class SentenceInput:
         return (self.texts or [])[row]
 
     def line(self, row: int) -> int:
-        """Return the place of a sentence's line among those that are not blank."""
+        """Return the number of a sentence's line, from 0, among the lines that are not blank."""
         return bisect(self._ends, row) if self._ends else row
 
     def write_vectors(
@@ -203,7 +203,7 @@ class SentenceInput:
                 "show_progress_bar": False if is_many else None,
             }
             if self.trees is not None:
-                return encoder.encode(None, trees=_Span(self.trees, first, stop), **options)
+                return encoder.encode(None, trees=_CacheSlice(self.trees, first, stop), **options)
             return encoder.encode((self.texts or [])[first:stop], trees=trees, **options)
 
         if is_many:
@@ -218,8 +218,8 @@ class SentenceInput:
         return write_rows(path, source, len(self), encode)
 
 
-class _Span:
-    """Some sentences of a tree cache, in its place where an encoder reads all."""
+class _CacheSlice:
+    """Successive sentences of a tree cache, which an encoder reads as if they were a whole cache."""
 
     def __init__(self, trees: TreeCache, first: int, stop: int) -> None:
         self.trees, self.first, self.stop = trees, first, stop

@@ -28,7 +28,7 @@ from runtime.progress import progress
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
-Kind = Literal["meaning", "features", "views"]
+VectorKind = Literal["meaning", "features", "views"]
 """Kinds of vectors: what one compares with, what classifiers get, or the views."""
 BATCH = 512
 """Sentences encoded at a time: the more, the more often they share words."""
@@ -120,7 +120,7 @@ class Encoder(Protocol):
 
 
 def batch_encoder_of(
-    encoder: Encoder, kind: Kind, views: Sequence[str] | str | None, dim: int | None
+    encoder: Encoder, kind: VectorKind, views: Sequence[str] | str | None, dim: int | None
 ) -> BatchEncoder:
     """Return the encoder of one kind of vectors; with ``dim`` only the first numbers are kept."""
     network, positions = encoder.network, view_positions(encoder.views, views)
@@ -133,15 +133,14 @@ def batch_encoder_of(
     if dim is not None:
         size = f"{encoder.structure_size:,} numbers of structure stay"
         warn_once(f"truncate_dim={dim} cuts the meaning; {size}")
-    return joined_encoder(
-        batch_encoder, encoder_of_structure(network.words, encoder.structure_size), encoder.structure
-    )
+    structure_encoder = encoder_of_structure(network.words, encoder.structure_size)
+    return joined_encoder(batch_encoder, structure_encoder, encoder.structure)
 
 
 @with_torch_defaults()
 def encode_here(
     encoder: Encoder,
-    kind: Kind,
+    kind: VectorKind,
     views: Sequence[str] | str | None,
     texts: Sequence[str | Tokens] | None,
     options: EncodeOptions,
@@ -173,7 +172,7 @@ class EncodingJob:
     """The work that all processes do to their sentences."""
 
     encoder: Encoder
-    kind: Kind
+    kind: VectorKind
     views: Sequence[str] | None
     options: EncodeOptions
 

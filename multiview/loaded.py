@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.batch_encoder import annotations_of, view_positions
-from multiview.encoders.meaning import Readout, sample_spans
+from multiview.encoders.meaning import Readout, sample_ranges
 from multiview.encoders.registry import ViewStack, fields_of, table_indices
 from multiview.folder.files import (
     Model,
@@ -170,9 +170,9 @@ class LoadedModel:
         """
         requires = self.requires_of()
         self.reader.check_trees(trees, requires)
-        fields, spans = fields_of(requires), sample_spans([(0, len(trees))])
+        fields, ranges = fields_of(requires), sample_ranges([(0, len(trees))])
         with torch_threads(1):
-            self.network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)
+            self.network.measure((trees.read(*rows, fields) for rows in ranges), trees.folder.name)
 
     def requires_of(self, views: Sequence[str] | None = None) -> set[str]:
         """Return the annotations that views read, of ``tokens``, ``dep``, ``const``; None is all views."""
@@ -237,7 +237,7 @@ class LoadedModel:
         network, table = self.network, self.network.words
         views = [f"{view} {width}" for view, width in zip(network.views, network.widths, strict=True)]
         identities = sorted(self.reader.identities.items())
-        parsers = [f"{need} {identity.get('name', '?')}" for need, identity in identities]
+        parsers = [f"{kind} {identity.get('name', '?')}" for kind, identity in identities]
         meaning = f", read out as {self.readout.dim}" if self.readout else ""
         share = f"; structure {self.structure:g}" if self.structure else ""
         return (

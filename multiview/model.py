@@ -32,7 +32,7 @@ from multiview.encoding import (
     MIN_SENTENCES_FOR_WORKERS,
     EncodeOptions,
     EncodingJob,
-    Kind,
+    VectorKind,
     encode_by_processes,
     encode_here,
 )
@@ -141,7 +141,7 @@ class MultiViewEncoder(LoadedModel):
     def _vectors(
         self,
         inputs: str | Iterable[str | Tokens] | None,
-        kind: Kind,
+        kind: VectorKind,
         views: Sequence[str] | str | None,
         options: EncodeOptions,
     ) -> NDArray[np.float32]:

@@ -94,7 +94,7 @@ class ParserComponent:
             docs = [doc if doc.has_annotation("SENT_START") else self._split_sentences(doc) for doc in batch]
             pairs = [(doc, _places(doc)) for doc in docs]
             texts = [[doc[i].text for i in words] for doc, places in pairs for words in places]
-            sentences = batch_sentences(self.parser.arrays(texts), self.parser.inventories)
+            sentences = batch_sentences(self.parser.parse_to_batch(texts), self.parser.inventories)
             for doc, places in pairs:
                 sentences_of_doc = list(islice(sentences, len(places)))
                 if len(doc):

@@ -41,8 +41,8 @@ from parsing.trees.batch import (
     Int64,
     Inventories,
     UInt8,
+    concatenated_ranges,
     offsets_of,
-    places_of_ranges,
 )
 from parsing.trees.sentences import Trees, batch_sentences
 from runtime.cli import warn_once
@@ -111,9 +111,9 @@ class TextParser:
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
         """Parse tokenised sentences, [sentences][tokens]; raises UserError with the number of a bad one."""
         rows = read_sentences(sentences, "parse", strings=False)
-        return Trees(batch_sentences(self.arrays(rows), self.inventories))
+        return Trees(batch_sentences(self.parse_to_batch(rows), self.inventories))
 
-    def arrays(
+    def parse_to_batch(
         self,
         sentences: Sequence[Sequence[str]],
         flags: Sequence[int] | None = None,
@@ -309,7 +309,7 @@ def _dependency_fields(
 ) -> dict[str, Int32]:
     """Fill the arrays of dependency trees; a sentence without a sound one gets a chain."""
     # First the chain for all: each word's head is the one before it.
-    head = places_of_ranges(np.zeros(len(sentences), np.int64), np.diff(offsets)).astype(np.int32)
+    head = concatenated_ranges(np.zeros(len(sentences), np.int64), np.diff(offsets)).astype(np.int32)
     relation = np.full(offsets[-1], len(inventories.relations) - 1, np.int32)
     is_sound = np.zeros(len(sentences), np.bool_)
     for i in sorted(arcs):

@@ -132,11 +132,11 @@ class GradientDescent(Generic[AnyBatch]):
         load_adam(self.adam, tensors)
 
 
-def linear_ramp(part: float, total: float) -> float:
+def ramp(part: float, total: float) -> float:
     """Return min(part / total, 1), and 1 where ``total`` is 0.
 
-    A warm-up over the first w steps is ``linear_ramp(finished, w)``; a linear decay to zero over the rest of
-    a run of r steps is ``linear_ramp(r - finished, r - w)``.
+    A warm-up over the first w steps is ``ramp(finished, w)``; a linear decay to zero over the rest of
+    a run of r steps is ``ramp(r - finished, r - w)``.
     """
     return min(part / total, 1.0) if total else 1.0
 

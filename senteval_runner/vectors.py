@@ -44,17 +44,17 @@ class EvaluationTrees:
         All caches are read as one; None if there are no trees or the model needs none. A model that was
         trained with other parsers is refused.
         """
-        needs = sorted(model.requires_of() - {"tokens"})
+        kinds = sorted(model.requires_of() - {"tokens"})
         reader = model.reader
         reader.specs |= self.parsers
         if (self.folder / "manifest.json").exists():
             return TreeCache.open(self.folder)
-        if not needs:
+        if not kinds:
             return None
-        identities = {need: reader.identities.get(need) or reader.parser(need).identity for need in needs}
+        identities = {kind: reader.identities.get(kind) or reader.parser(kind).identity for kind in kinds}
         if not self.tasks:
             return find_caches(self.folder, identities)
-        digest = json_digest({need: dict(identity) for need, identity in identities.items()}, 12)
+        digest = json_digest({kind: dict(identity) for kind, identity in identities.items()}, 12)
         folder = self.folder / f"senteval-{digest}"
         with lock_folder(folder, option="--trees", wait=True):
             trees = find_caches(self.folder, identities)
@@ -66,7 +66,7 @@ class EvaluationTrees:
                 missing_sentences = [missing_sentences[place] for place in missing_N]
             if missing_sentences:
                 output = folder / json_digest(missing_sentences, 12)
-                parse_sentences(missing_sentences, output, reader, needs, name="senteval")
+                parse_sentences(missing_sentences, output, reader, kinds, name="senteval")
                 trees = find_caches(self.folder, identities)
         return trees
 
@@ -76,7 +76,7 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
 
     The identities of parsers are by annotation (``dep``, ``const``); a cache may hold others, too.
     """
-    parsers = {ANNOTATIONS[need].parser: dict(identity) for need, identity in identities.items()}
+    parsers = {ANNOTATIONS[kind].parser: dict(identity) for kind, identity in identities.items()}
     rows: list[ShardRow] = []
     first_manifest: Manifest | None = None
     for path in sorted([*folder.glob("senteval*/manifest.json"), *folder.glob("senteval-*/*/manifest.json")]):

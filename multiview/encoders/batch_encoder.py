@@ -56,9 +56,7 @@ def encoder_of_views(
     network: ViewStack, positions: Sequence[int], transform: Readout | Scale | None, dim: int | None
 ) -> BatchEncoder:
     """Return the encoder of some views side by side, or of a map of them; ``dim`` cuts its vectors."""
-    width = (
-        transform.dim if transform is not None else sum(network.widths[position] for position in positions)
-    )
+    width = transform.dim if transform is not None else sum(network.widths[index] for index in positions)
     width = min(dim or width, width)
 
     def encode(batch: Batch) -> Tensor:

@@ -26,7 +26,7 @@ FEATURE_LENGTH = 5.06
 """L: a deviation of 0.1 of 2,560 features, 0.32 of 256; chosen on development tasks (docs/senteval.md)."""
 SAMPLE_SENTENCES, BLOCK_SENTENCES = 5_000, 50
 """How many sentences are measured for a scale, and how many of them follow each other."""
-Span = tuple[int, int]
+SentenceRange = tuple[int, int]
 """Sentences ``start`` to ``stop`` (excluded) of a text."""
 
 
@@ -118,9 +118,9 @@ def deviations(mean_D: Tensor, square_D: Tensor) -> Tensor:
     return deviation_D.masked_fill(deviation_D <= 1e-6 * mean_D.abs(), 0)  # what rounding leaves of it
 
 
-def sample_spans(
-    parts: Sequence[Span], sentences: int = SAMPLE_SENTENCES, block: int = BLOCK_SENTENCES
-) -> list[Span]:
+def sample_ranges(
+    parts: Sequence[SentenceRange], sentences: int = SAMPLE_SENTENCES, block: int = BLOCK_SENTENCES
+) -> list[SentenceRange]:
     """Choose blocks of successive sentences, spread evenly over a text, whose parts are given in order.
 
     The blocks have at most ``block`` sentences each and ``sentences`` in all. A shorter text is taken whole,
@@ -129,14 +129,14 @@ def sample_spans(
     ends = list(accumulate(stop - start for start, stop in parts))
     total = ends[-1] if ends else 0
     blocks = min(max(1, sentences // block), math.ceil(total / block))
-    spans = []
+    ranges = []
     for number in range(blocks):
         first, next_first = total * number // blocks, total * (number + 1) // blocks
         part = bisect_right(ends, first)
         stop = parts[part][1]
         start = stop - (ends[part] - first)
-        spans.append((start, min(start + min(block, next_first - first), stop)))
-    return spans
+        ranges.append((start, min(start + min(block, next_first - first), stop)))
+    return ranges
 
 
 def normalize_rows(x_ND: Tensor) -> Tensor:

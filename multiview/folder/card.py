@@ -136,8 +136,8 @@ class Card:
             splits = "`encode` splits strings by spaCy's rules; lists of words stay."
             parts.append(f"The corpus came in words. {splits}")
         facts = [
-            f"{need} trees of {identity.get('name', '?')} {identity.get('version', '')}"
-            for need, identity in sorted(model.parsers.items())
+            f"{kind} trees of {identity.get('name', '?')} {identity.get('version', '')}"
+            for kind, identity in sorted(model.parsers.items())
         ]
         facts += [f"{label}: {finding}" for label, finding in verdict]
         parts += [
@@ -219,7 +219,7 @@ class StartCard:
 def example(folder: Path, model: Model) -> str:
     """Return the lines of Python that load the model and encode a sentence."""
     foreign = foreign_parsers(model.parsers).items()
-    parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in foreign)
+    parsers = "".join(f', {kind}_model="FOLDER OF {name}"' for kind, name in foreign)
     lines = [f"import {module}" for module in plugin_modules(model.network.views)]
     lines += [
         "from multiview.model import MultiViewEncoder",
@@ -230,8 +230,8 @@ def example(folder: Path, model: Model) -> str:
 
 def foreign_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
     """Return the names, by annotation, of the parsers that are not those in the package."""
-    names = {need: str(identity.get("name", "?")) for need, identity in parsers.items()}
-    return {need: name for need, name in names.items() if not name.startswith(BUILTIN)}
+    names = {kind: str(identity.get("name", "?")) for kind, identity in parsers.items()}
+    return {kind: name for kind, name in names.items() if not name.startswith(BUILTIN)}
 
 
 def readout_card(source: Path, target: Path, command: str, facts: Sequence[str]) -> str:

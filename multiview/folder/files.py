@@ -135,7 +135,7 @@ def model_record(folder: Path) -> ModelRecord:
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
     """Return the parser of each annotation, from a tree cache's identity."""
-    return {need: identity[each.parser] for need, each in ANNOTATIONS.items() if identity.get(each.parser)}
+    return {kind: identity[each.parser] for kind, each in ANNOTATIONS.items() if identity.get(each.parser)}
 
 
 def model_sha256(folder: Path) -> str:

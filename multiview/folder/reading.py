@@ -1,4 +1,4 @@
-"""Gives a model, or what reads by one, the trees of sentences: parsed on the fly, or from a tree cache.
+"""Gives encoders, the judge and structure the trees of sentences: parsed on the fly, or from a tree cache.
 
 A model records the identity (name, version, SHA-256 of the weights) of the parsers it was trained with. The
 encoders only know the trees of those parsers, so any other parser is refused.
@@ -25,9 +25,9 @@ from parsing.trees.batch import (
     NODE_FIELDS,
     Batch,
     Inventories,
+    concatenated_ranges,
     is_same_parser,
     offsets_of,
-    places_of_ranges,
 )
 from runtime.cli import warn_once
 from runtime.device import chosen_products, pick_device
@@ -54,7 +54,7 @@ BATCH_TOKENS = 16_384
 
 
 class SentenceReader:
-    """Tokenises and parses sentences for a model, by parsers of these identities."""
+    """Tokenises and parses sentences for a model, by the parsers that it was trained with."""
 
     def __init__(self, identities: Mapping[str, Any], max_length: int = MAX_LENGTH) -> None:
         self.max_length: int = check_count(max_length, "max_length")
@@ -66,7 +66,7 @@ class SentenceReader:
         self.products = chosen_products()
         """How these parsers multiply on a CPU."""
         self.identities: dict[str, Any] = dict(identities)
-        self._places = {need: absolute_name(self._recorded_name(need)) for need in identities}
+        self._absolute_names = {kind: absolute_name(self._recorded_name(kind)) for kind in identities}
         self.parsers: dict[str, Any] = {}
         """Parsers by annotation, loaded here or given; one with other trees than the model's is refused."""
         self._loaded_parsers: dict[str, Any] = {}
@@ -74,9 +74,9 @@ class SentenceReader:
         self._index: tuple[TreeCache, dict[tuple[str, ...], int]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what use adds, for copies too: they are small, and hashes stay as they are."""
+        """Return the state without loaded parsers and caches: copies stay small, and hashes equal."""
         loaded = self._loaded_parsers
-        given_parsers = {need: each for need, each in self.parsers.items() if each is not loaded.get(need)}
+        given_parsers = {kind: each for kind, each in self.parsers.items() if each is not loaded.get(kind)}
         own_state: dict[str, Any] = {"_loaded_parsers": {}, "_tokenizer": None, "_index": None}
         return {**vars(self), "parsers": given_parsers, **own_state}
 
@@ -103,24 +103,24 @@ class SentenceReader:
                 self._tokenizer = Tokenizer("spacy", running=False)
             return self._tokenizer.line(text)
 
-    def parser(self, need: str) -> Any:
+    def parser(self, kind: str) -> Any:
         """Return the parser of an annotation, loaded on first use, which the model was trained with."""
-        advice = f"give that one as --{need}-model, or encode from a tree cache"
+        advice = f"give that one as --{kind}-model, or encode from a tree cache"
         with loading():
-            if need not in self.parsers:
+            if kind not in self.parsers:
                 from parsing.text_parser import load_parser  # here, because it imports parser libraries
 
-                spec = self.parser_spec(need)
+                spec = self.parser_spec(kind)
                 try:
-                    parser = load_parser(need, spec, self.device, self.products)
+                    parser = load_parser(kind, spec, self.device, self.products)
                 except UserError:
-                    if self.specs.get(need) or spec.startswith(("builtin", "benepar")) or Path(spec).exists():
+                    if self.specs.get(kind) or spec.startswith(("builtin", "benepar")) or Path(spec).exists():
                         raise
-                    parser_name = f"{ANNOTATIONS[need].parser} parser {_summary(self.identities[need])}"
+                    parser_name = f"{ANNOTATIONS[kind].parser} parser {_summary(self.identities[kind])}"
                     raise UserError(f"the model was trained on trees of {parser_name}: {advice}") from None
-                self._loaded_parsers[need] = self.parsers[need] = parser
-        self._check(need, self.parsers[need].identity, "here is", advice)
-        return self.parsers[need]
+                self._loaded_parsers[kind] = self.parsers[kind] = parser
+        self._check(kind, self.parsers[kind].identity, "here is", advice)
+        return self.parsers[kind]
 
     def move(self, device: torch.device) -> None:
         """Parse on another device from now on; a parser of the caller's that knows no devices stays."""
@@ -129,24 +129,24 @@ class SentenceReader:
             if hasattr(parser, "to"):
                 parser.to(device)
 
-    def parser_spec(self, need: str) -> str:
+    def parser_spec(self, kind: str) -> str:
         """Name the parser to load for an annotation: the given one, else the builtin or recorded one."""
-        name = self._recorded_name(need)
-        if self.specs.get(need):
-            return self.specs[need]
+        name = self._recorded_name(kind)
+        if self.specs.get(kind):
+            return self.specs[kind]
         if not re.fullmatch(r"\w[\w .+-]*", name):
-            raise UserError(f"the model's {need} parser has no plain name, {name!r:.60}: give --{need}-model")
-        return "builtin" if name.startswith("builtin") else self._places.get(need, name)
+            raise UserError(f"the model's {kind} parser has no plain name, {name!r:.60}: give --{kind}-model")
+        return "builtin" if name.startswith("builtin") else self._absolute_names.get(kind, name)
 
-    def _recorded_name(self, need: str) -> str:
-        return str((self.identities.get(need) or {}).get("name", "builtin"))
+    def _recorded_name(self, kind: str) -> str:
+        return str((self.identities.get(kind) or {}).get("name", "builtin"))
 
-    def _check(self, need: str, identity: Any, place: str, advice: str) -> None:
-        expected_identity = self.identities.get(need)
+    def _check(self, kind: str, identity: Any, where: str, advice: str) -> None:
+        expected_identity = self.identities.get(kind)
         if expected_identity and not is_same_parser(identity or {}, expected_identity):
             raise UserError(
-                f"the model was trained on trees of {ANNOTATIONS[need].parser} parser "
-                f"{_summary(expected_identity)}; {place} {_summary(identity)}: {advice}"
+                f"the model was trained on trees of {ANNOTATIONS[kind].parser} parser "
+                f"{_summary(expected_identity)}; {where} {_summary(identity)}: {advice}"
             )
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: Set[str]) -> Batch:
@@ -156,7 +156,7 @@ class SentenceReader:
 
         dependency = self.parser("dep") if "dep" in requires else None
         constituency = self.parser("const") if "const" in requires else None
-        return TextParser(dependency, constituency).arrays(sentences)
+        return TextParser(dependency, constituency).parse_to_batch(sentences)
 
     def inventories(self) -> Inventories:
         """Return the names of the ids in the trees that :meth:`parse` made."""
@@ -166,12 +166,12 @@ class SentenceReader:
 
     def check_trees(self, trees: TreeCache, requires: Set[str]) -> None:
         """Refuse a cache that lacks an annotation which the model reads, or that other parsers made."""
-        for need in sorted(requires & ANNOTATIONS.keys()):
-            if not trees.has(need):
-                raise UserError(f"{trees.folder}: has no {need} trees")
-            identity = trees.identity.get(ANNOTATIONS[need].parser)
+        for kind in sorted(requires & ANNOTATIONS.keys()):
+            if not trees.has(kind):
+                raise UserError(f"{trees.folder}: has no {kind} trees")
+            identity = trees.identity.get(ANNOTATIONS[kind].parser)
             advice = "parse the text again with that parser"
-            self._check(need, identity, f"{trees.folder} was parsed by", advice)
+            self._check(kind, identity, f"{trees.folder} was parsed by", advice)
 
     def batches(
         self,
@@ -180,12 +180,12 @@ class SentenceReader:
         trees: TreeCache | None,
         batch_size: int,
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Yield places in the input (int64 [B]) and parsed sentences, in batches of similar length.
+        """Yield positions in the input (int64 [B]) and parsed sentences, in batches of similar length.
 
         They have at most ``batch_size`` sentences, and ``BATCH_TOKENS`` tokens or one sentence. Without
         texts all of ``trees`` is read; else sentences found in it are not parsed again.
         """
-        for places, chunk in self._chunks(texts, requires, trees):
+        for positions, chunk in self._chunks(texts, requires, trees):
             lengths = np.diff(chunk.sentence_offsets)
             longest_first = np.argsort(-lengths, kind="stable")
             token_ends = np.cumsum(lengths[longest_first])
@@ -195,7 +195,7 @@ class SentenceReader:
                 token_stop = int(np.searchsorted(token_ends, tokens_before + BATCH_TOKENS, side="right"))
                 stop = max(min(start + batch_size, token_stop), start + 1)
                 rows = longest_first[start:stop]
-                yield places[rows], select(chunk, rows)
+                yield positions[rows], select(chunk, rows)
                 start = stop
 
     def _chunks(
@@ -212,43 +212,43 @@ class SentenceReader:
                 yield np.arange(start, stop), trees.read(start, stop, fields)
             return
         sentences = [self.tokens(text) for text in texts]
-        places_to_parse = np.arange(len(sentences))
+        positions_to_parse = np.arange(len(sentences))
         if trees is not None:
-            places_to_parse, places_of_row = self.look_up(trees, sentences)
-            rows = np.array(sorted(places_of_row), dtype=np.int64)
+            positions_to_parse, positions_of_row = self.look_up(trees, sentences)
+            rows = np.array(sorted(positions_of_row), dtype=np.int64)
             while len(rows):
                 chunk_rows = rows[rows < rows[0] + CHUNK_SENTENCES]
                 chunk = trees.read(int(chunk_rows[0]), int(chunk_rows[-1]) + 1, fields)
-                places = [places_of_row[row] for row in chunk_rows.tolist()]
-                counts = [len(places_of_sentence) for places_of_sentence in places]
-                yield np.concatenate(places), select(chunk, np.repeat(chunk_rows - chunk_rows[0], counts))
+                positions = [positions_of_row[row] for row in chunk_rows.tolist()]
+                counts = [len(positions_of_sentence) for positions_of_sentence in positions]
+                yield np.concatenate(positions), select(chunk, np.repeat(chunk_rows - chunk_rows[0], counts))
                 rows = rows[len(chunk_rows) :]
-        start, token_ends = 0, np.cumsum([len(sentences[place]) for place in places_to_parse])
-        while start < len(places_to_parse):
+        start, token_ends = 0, np.cumsum([len(sentences[position]) for position in positions_to_parse])
+        while start < len(positions_to_parse):
             tokens_before = token_ends[start - 1] if start else 0
             token_stop = int(np.searchsorted(token_ends, tokens_before + CHUNK_TOKENS)) + 1
-            chunk_places = places_to_parse[start : min(start + CHUNK_SENTENCES, token_stop)]
-            yield chunk_places, self.parse([sentences[place] for place in chunk_places], requires)
-            start += len(chunk_places)
+            chunk_positions = positions_to_parse[start : min(start + CHUNK_SENTENCES, token_stop)]
+            yield chunk_positions, self.parse([sentences[position] for position in chunk_positions], requires)
+            start += len(chunk_positions)
 
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
-        """Return the places of sentences that a cache lacks, int64 [n], and of the others by cache row."""
+        """Return the positions of sentences that a cache lacks, int64 [n], and of the others by cache row."""
         index = self._index  # read once: another thread may look up in other trees
         if index is None or index[0] is not trees:
             row_of_sentence: dict[tuple[str, ...], int] = {}
             for row, words in enumerate(trees.words()):
                 row_of_sentence.setdefault(tuple(words), row)
             index = self._index = (trees, row_of_sentence)
-        missing_places: list[int] = []
-        places_of_row: dict[int, list[int]] = {}
-        for place, sentence in enumerate(sentences):
+        missing_positions: list[int] = []
+        positions_of_row: dict[int, list[int]] = {}
+        for position, sentence in enumerate(sentences):
             if sentence in index[1]:
-                places_of_row.setdefault(index[1][sentence], []).append(place)
+                positions_of_row.setdefault(index[1][sentence], []).append(position)
             else:
-                missing_places.append(place)
-        return np.array(missing_places, dtype=np.int64), places_of_row
+                missing_positions.append(position)
+        return np.array(missing_positions, dtype=np.int64), positions_of_row
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,8 +299,8 @@ class TextSource:
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
     """Return the sentences ``rows`` (integers [B]) of a batch, in that order; repeats are allowed."""
     lengths = np.diff(batch.sentence_offsets)[rows]
-    tokens = places_of_ranges(batch.sentence_offsets[:-1][rows], lengths)
-    nodes = places_of_ranges(batch.node_offsets[:-1][rows], lengths - 1)
+    tokens = concatenated_ranges(batch.sentence_offsets[:-1][rows], lengths)
+    nodes = concatenated_ranges(batch.node_offsets[:-1][rows], lengths - 1)
     fields = [*batch.fields, *(["row"] if len(batch.row) else [])]
     arrays = {name: getattr(batch, name)[nodes if name in NODE_FIELDS else tokens] for name in fields}
     return replace(batch, sentence_offsets=offsets_of(lengths), flags=batch.flags[rows], **arrays)

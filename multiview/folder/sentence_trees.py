@@ -18,11 +18,11 @@ MIN_SENTENCES_FOR_WORKERS = 2048
 
 
 def parse_sentences(
-    sentences: Sequence[Tokens], output: Path, reader: SentenceReader, needs: Sequence[str], *, name: str
+    sentences: Sequence[Tokens], output: Path, reader: SentenceReader, kinds: Sequence[str], *, name: str
 ) -> None:
     """Parse sentences into a tree cache, unless it is there; many are parsed in worker processes.
 
-    ``needs`` are the annotations, of ``dep`` and ``const``; ``name`` is that of the corpus.
+    ``kinds`` are the annotations, ``dep``, ``const`` or both; ``name`` is that of the corpus.
     """
     corpus = Corpus(
         name,
@@ -33,10 +33,10 @@ def parse_sentences(
     )
     pool: Pool
     if len(sentences) < MIN_SENTENCES_FOR_WORKERS:  # with the model's parsers themselves
-        parser = TextParser(*(reader.parser(need) if need in needs else None for need in ("dep", "const")))
+        parser = TextParser(*(reader.parser(kind) if kind in kinds else None for kind in ("dep", "const")))
         pool = Pool(Worker, lambda: parser)
     else:
-        specs = [reader.parser_spec(need) if need in needs else None for need in ("dep", "const")]
+        specs = [reader.parser_spec(kind) if kind in kinds else None for kind in ("dep", "const")]
         pool = LocalPool(Worker, functools.partial(load, *specs))
     summary = run_corpus(corpus, output, pool, shard_sentences=SHARD_SENTENCES)
     if summary.parsed_now:

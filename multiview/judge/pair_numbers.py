@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from multiview.judge.facts import Flags, Ints, PairFacts, WordClass, all_poles, is_polar
 from multiview.pretrained import unit_rows
 from multiview.words.table import WordTable
-from parsing.trees.batch import places_of_ranges
+from parsing.trees.batch import concatenated_ranges
 from parsing.trees.role_rules import ROLE, ROLES
 from runtime.process import cached_property
 
@@ -140,7 +140,7 @@ def _items_of_pairs(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
     """Return the pair and the place of each word, or arc, of the sentences ``row_n``."""
     begin = np.cumsum(lengths) - lengths
     pair = np.repeat(np.arange(len(row_n)), lengths[row_n])
-    return pair, places_of_ranges(begin[row_n], lengths[row_n])
+    return pair, concatenated_ranges(begin[row_n], lengths[row_n])
 
 
 def _match(key: Ints, sign: Ints, other_key: Ints, other_sign: Ints) -> Ints:
@@ -214,7 +214,7 @@ class Comparison:
         begin_b = np.cumsum(count_b) - count_b
         pair = a.pair[lone_a]
         word_a = np.repeat(lone_a, count_b[pair])
-        word_b = lone_b[places_of_ranges(begin_b[pair], count_b[pair])]
+        word_b = lone_b[concatenated_ranges(begin_b[pair], count_b[pair])]
         nearest_a = (~a.is_lone).astype(np.float64)
         nearest_b = (~b.is_lone).astype(np.float64)
         for start in range(0, len(word_a), CHUNK):

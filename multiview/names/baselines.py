@@ -28,7 +28,7 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from corpora.characters import index_of_words, normalise_text
 from multiview.config import NO_START, TrainConfig
-from multiview.encoders.meaning import sample_spans
+from multiview.encoders.meaning import sample_ranges
 from multiview.folder.files import Model, load_model, model_folder, model_record, model_sha256
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import Float
@@ -118,7 +118,7 @@ class Bag:
             total = counts.total()
             self.probability = {word: count / total for word, count in counts.items()}
             self.rarest = min(self.probability.values())
-            sentences = [*trees.words(sample_spans([(0, len(trees))], SAMPLE, BLOCK))]
+            sentences = [*trees.words(sample_ranges([(0, len(trees))], SAMPLE, BLOCK))]
             # The first right singular vector of sentences, which are not centred.
             svd = TruncatedSVD(n_components=1, n_iter=7, random_state=0).fit(self._means(sentences))
             self.direction_1E = svd.components_.astype(np.float32)

@@ -30,7 +30,7 @@ from multiview.encoders.meaning import (
     FEATURE_LENGTH,
     SAMPLE_SENTENCES,
     Scale,
-    sample_spans,
+    sample_ranges,
 )
 from multiview.encoders.registry import view_class
 from multiview.folder.files import model_folder, model_record, model_sha256, training_seconds
@@ -79,7 +79,7 @@ class Places:
 
     def __post_init__(self) -> None:
         """Keep the parsers' names for any working folder."""
-        parsers = {need: absolute_name(parser) for need, parser in self.parsers.items()}
+        parsers = {kind: absolute_name(parser) for kind, parser in self.parsers.items()}
         object.__setattr__(self, "parsers", parsers)
 
 
@@ -202,7 +202,7 @@ class NamedEncoder:
         if self.is_multiview:
             self.loaded.measure(trees)
             return None
-        sentences = [*trees.words(sample_spans([(0, len(trees))]))]
+        sentences = [*trees.words(sample_ranges([(0, len(trees))]))]
         starts = range(0, len(sentences), CHUNK)
         return Scale.measure(
             torch.from_numpy(self._plain("encode", sentences[start : start + CHUNK], False))

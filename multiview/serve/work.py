@@ -148,7 +148,7 @@ def ready() -> str:
     return models().digest
 
 
-def _for_valid(
+def _map_valid(
     items: Sequence[Item], check: Callable[[Item], Any], compute: Callable[[list[Any]], Iterable[Any]]
 ) -> list[Any]:
     """Check each item, and compute the results of the valid ones together; the others are refused."""
@@ -171,17 +171,15 @@ def embed(texts: Sequence[str]) -> list[Embedding | Refused]:
         vectors = models().encoder.encode(sentences, show_progress_bar=False)
         return map(Embedding, vectors, map(len, sentences))
 
-    return _for_valid(texts, models().tokens, compute)
+    return _map_valid(texts, models().tokens, compute)
 
 
 def judge(pairs: Sequence[Pair], *, graded: bool = True) -> list[dict[str, Any] | Refused]:
     """Judge pairs of sentences: probability, how alike they are unless ``graded`` is false, and reasons."""
-    return _for_valid(
-        pairs, _checked, lambda taken: [_as_json(j, graded) for j in models().judge.pairs(taken)]
-    )
+    return _map_valid(pairs, _check, lambda taken: [_as_json(j, graded) for j in models().judge.pairs(taken)])
 
 
-def _checked(pair: Pair) -> Pair:
+def _check(pair: Pair) -> Pair:
     """Return the pair, unless one of its texts is too long, which is a UserError."""
     for text in pair:
         models().tokens(text)
@@ -201,9 +199,7 @@ def _as_json(judgement: Judgement, graded: bool) -> dict[str, Any]:
 
 def similarity(pairs: Sequence[Pair]) -> list[float | Refused]:
     """Return how alike the sentences of pairs are by the judge, from 0 to 1."""
-    return _for_valid(
-        pairs, _checked, lambda taken: [each.similarity for each in models().judge.pairs(taken)]
-    )
+    return _map_valid(pairs, _check, lambda taken: [each.similarity for each in models().judge.pairs(taken)])
 
 
 class SearchItem(NamedTuple):
@@ -217,7 +213,7 @@ class SearchItem(NamedTuple):
 
 def search(items: Sequence[SearchItem]) -> list[list[dict[str, Any]] | Refused]:
     """Search the index, or each item's own text."""
-    return _for_valid(items, _search, list)
+    return _map_valid(items, _search, list)
 
 
 def _search(item: SearchItem) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiview.config import Boundary, find_trees
-from multiview.encoders.meaning import Span
+from multiview.encoders.meaning import SentenceRange
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
 from multiview.folder.reading import select
@@ -126,8 +126,8 @@ def open_teacher(path: Path, cache: TreeCache) -> Float:
 class Split:
     """Training and validation sentences."""
 
-    training: list[Span]
-    validation: list[Span]
+    training: list[SentenceRange]
+    validation: list[SentenceRange]
 
     @classmethod
     def of(cls, documents: NDArray[np.int64], sentences: int, batch: int) -> Split:
@@ -147,7 +147,7 @@ class Split:
         validation_sentences = min(sentences, total // 10)
         blocks = max(1, min(10, validation_sentences // batch))
         block_size = max(validation_sentences // blocks, 1)
-        validation: list[Span] = []
+        validation: list[SentenceRange] = []
         previous_stop = 0
         for block in range(blocks if validation_sentences else 0):
             place = (2 * block + 1) * total // (2 * blocks)
@@ -163,7 +163,7 @@ class Split:
         gaps = zip(edges[::2], edges[1::2], strict=True)
         return cls([(start, stop) for start, stop in gaps if stop > start], validation)
 
-    def shuffle_segments(self, epoch: int, batch: int, seed: int) -> list[Span]:
+    def shuffle_segments(self, epoch: int, batch: int, seed: int) -> list[SentenceRange]:
         """Return the segments of one epoch in random order.
 
         A corpus of more shards than are kept open is shuffled by groups of as many, drawn at random: so a
@@ -180,7 +180,7 @@ class Split:
         return sorted(segments, key=lambda segment: group_of_shard[segment[0] // SHARD_SENTENCES])
 
 
-def cut_span(start: int, stop: int, batch: int, offset: int = 0, *, shortest: int = 0) -> list[Span]:
+def cut_span(start: int, stop: int, batch: int, offset: int = 0, *, shortest: int = 0) -> list[SentenceRange]:
     """Cut a span at ``start + offset + k * batch``; drop pieces below ``shortest`` (by default half)."""
     edges = [start, *range(start + offset, stop, batch), stop]
     shortest = shortest or max(batch // 2, 2)
@@ -244,7 +244,7 @@ class StepSource:
         return Positions(sentences, document, self.usable[sentences])
 
     def prepare(
-        self, spans: Sequence[Span], *, epoch: int | None = None, rank: int = 0, world: int = 1
+        self, spans: Sequence[SentenceRange], *, epoch: int | None = None, rank: int = 0, world: int = 1
     ) -> Step:
         """Read and plan this process's part of a step: of all its segments every ``world``-th from ``rank``.
 
@@ -317,7 +317,7 @@ class StepSource:
             sentences=sentences,
         )
 
-    def _targets(self, span: Span, contents: NDArray[np.int64] | None = None) -> Targets:
+    def _targets(self, span: SentenceRange, contents: NDArray[np.int64] | None = None) -> Targets:
         positions = self.positions(np.arange(*span, dtype=np.int64))
         return neighbour_targets(replace(positions, content=contents), self.boundary)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from multiview.config import LoopConfig
-from multiview.encoders.meaning import Scale, Span
+from multiview.encoders.meaning import Scale, SentenceRange
 from multiview.training.data import Split, Step, StepSource, cut_span, move_to_device
 from multiview.training.gradient import DistributedContext, MultiViewNetwork
 from multiview.training.objective import MeaningObjective, neighbour_recall
@@ -28,7 +28,7 @@ class Job:
     """A step that is still to be read and taken."""
 
     epoch: int
-    segments: list[Span]
+    segments: list[SentenceRange]
 
 
 class TextSteps:
@@ -65,7 +65,7 @@ class TextSteps:
 class ValidationSet:
     """The validation sentences, read and planned once: later only the loader thread uses the cache."""
 
-    def __init__(self, source: StepSource, spans: Sequence[Span], batch: int) -> None:
+    def __init__(self, source: StepSource, spans: Sequence[SentenceRange], batch: int) -> None:
         pieces = [piece for span in spans for piece in cut_span(*span, batch, shortest=2)]
         self.steps: list[Step] = [source.prepare([piece]) for piece in pieces]
         numbers = np.concatenate([np.arange(0), *(np.arange(*piece) for piece in pieces)])

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from multiview.config import TrainConfig, decisive_options, options_of
-from multiview.encoders.meaning import sample_spans
+from multiview.encoders.meaning import sample_ranges
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.card import Card, StartCard
 from multiview.folder.files import Model, parsers_of, save_model
@@ -49,7 +49,7 @@ from runtime.device import chosen_threads, pick_device, torch_threads
 from runtime.errors import UserError
 from runtime.training_loop import Loop, Schedule
 from runtime.training_state import Position, Row, TrainingState
-from runtime.training_step import Measures, Steps, cosine_decay, linear_ramp
+from runtime.training_step import Measures, Steps, cosine_decay, ramp
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
@@ -161,11 +161,8 @@ class Trainer:
         """Return the constant rate, or one that warms up linearly and goes down half a cosine."""
         if self.rate_is_constant:
             return self.peak_rate
-        return (
-            self.peak_rate
-            * linear_ramp(position.step + 1, WARM_UP * position.steps)
-            * cosine_decay(position.progress)
-        )
+        warm_up = ramp(position.step + 1, WARM_UP * position.steps)
+        return self.peak_rate * warm_up * cosine_decay(position.progress)
 
     def update(self, result: StepResult, sentences: int = 0) -> Measures:
         """Clip and apply a gradient, unless it or the loss is not finite; return what was measured.
@@ -227,7 +224,7 @@ class Trainer:
         The paper's have none.
         """
         needs_scale = self.network.scale is None and self.has_scale
-        spans = sample_spans(self.text.split.training) if needs_scale and self.text else []
+        spans = sample_ranges(self.text.split.training) if needs_scale and self.text else []
         return [self.cache.read(*span, self.source.fields) for span in spans]
 
     def network_to_keep(self, *, with_words: bool) -> ViewStack:

@@ -12,7 +12,7 @@ label.
 import numpy as np
 from numpy.typing import NDArray
 
-from parsing.trees.batch import Int, offsets_of, places_of_ranges
+from parsing.trees.batch import Int, concatenated_ranges, offsets_of
 from runtime.compiled import compiled_if_long, compiled_part
 
 Float = NDArray[np.float32]
@@ -30,7 +30,7 @@ def fenceposts(lengths: Int) -> tuple[Int, Int]:
     word_starts = np.delete(np.arange(ends[-1]), ends - 1)
     spans_from_word = np.repeat(ends, lengths) - 1 - word_starts
     left = np.repeat(word_starts, spans_from_word)
-    right = places_of_ranges(word_starts + 1, spans_from_word)
+    right = concatenated_ranges(word_starts + 1, spans_from_word)
     return left.astype(np.int32), right.astype(np.int32)
 
 

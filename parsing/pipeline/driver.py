@@ -108,7 +108,7 @@ class Worker:
         """Parse the sentences of a part."""
         faults: list[str] = []
         flags = [TOO_LONG * s.is_truncated + REPLACED_BYTES * s.has_replaced_bytes for s in sentences]
-        trees = self.parser.arrays([s.tokens for s in sentences], flags, faults.append)
+        trees = self.parser.parse_to_batch([s.tokens for s in sentences], flags, faults.append)
         return ParsedPart(trees, faults[:MAX_FAULTS])
 
 

@@ -28,7 +28,7 @@ from parsing.trees.arrays import labels_and_tags, to_parse
 from parsing.trees.batch import ConstituencyParse, Int, ids_of
 from runtime.training_loop import Schedule
 from runtime.training_state import Position, TrainingState
-from runtime.training_step import GradientDescent, Measures, Steps, linear_ramp
+from runtime.training_step import GradientDescent, Measures, Steps, ramp
 
 ARC_SCALE = 10.0
 """Weight of the arcs' loss, a mean over words; the margin loss is a sum over the spans of a sentence."""
@@ -137,7 +137,7 @@ class ParserTrainer:
     def learning_rate(self, position: Position) -> float:
         """Rise linearly over :data:`WARMUP` of the run, then fall linearly to 0 at its end."""
         progress = max(position.progress, (position.step + 0.5) / position.steps)
-        return self.loop.learning_rate * linear_ramp(progress, WARMUP) * linear_ramp(1 - progress, 1 - WARMUP)
+        return self.loop.learning_rate * ramp(progress, WARMUP) * ramp(1 - progress, 1 - WARMUP)
 
     def loss(self, batch: list[int]) -> Tensor:
         """Compute the loss of a batch (see the module's docstring)."""

@@ -81,15 +81,15 @@ def offsets_of(lengths: Sequence[int] | Int) -> Int64:
 
 
 def ids_of(names: Sequence[str]) -> dict[str, int]:
-    """Return the place of each name."""
-    return {name: place for place, name in enumerate(names)}
+    """Return the id of each name, its index."""
+    return {name: index for index, name in enumerate(names)}
 
 
-def places_of_ranges(starts: Int, lengths: Int) -> Int64:
-    """List the numbers of successive ranges, one range after the other: int64 [sum of lengths]."""
+def concatenated_ranges(starts: Int, lengths: Int) -> Int64:
+    """Return the integers of some ranges, one range after the other: int64 [sum of lengths]."""
     ends = np.cumsum(lengths)
-    places: Int64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
-    return places
+    numbers: Int64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    return numbers
 
 
 def narrow(values: Int) -> Int:

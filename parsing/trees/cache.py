@@ -269,11 +269,11 @@ class TreeCache:
             counts.update(dict(zip(types, counts_of_shard.tolist(), strict=True)))
         return counts
 
-    def words(self, spans: Iterable[tuple[int, int]] | None = None) -> Iterator[list[str]]:
-        """Yield the sentences as token lists: all of them, or those of some spans."""
-        if spans is None:
-            spans = ((start, min(start + 4096, len(self))) for start in range(0, len(self), 4096))
-        for start, stop in spans:
+    def words(self, ranges: Iterable[tuple[int, int]] | None = None) -> Iterator[list[str]]:
+        """Yield the sentences as token lists: all of them, or those of some ranges of sentences."""
+        if ranges is None:
+            ranges = ((start, min(start + 4096, len(self))) for start in range(0, len(self), 4096))
+        for start, stop in ranges:
             yield from self.read(start, stop, ("token",)).words()
 
     def read(

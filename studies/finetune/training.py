@@ -27,7 +27,7 @@ from runtime.files import atomic_path
 from runtime.progress import progress
 from runtime.training_loop import Loop, Schedule
 from runtime.training_state import Row, TrainingState
-from runtime.training_step import GradientDescent, Steps, linear_ramp
+from runtime.training_step import GradientDescent, Steps, ramp
 from senteval_runner.protocol.correlation import accuracy, pearson
 from senteval_runner.towers import Concatenation, Pooling
 from senteval_runner.towers.transformer import Tower, load_tower
@@ -79,11 +79,7 @@ class TuningConfig:
         if not self.warmup:
             return self.learning_rate
         steps = max(1, round(self.warmup * self.steps))
-        return (
-            self.learning_rate
-            * linear_ramp(step + 1, steps)
-            * linear_ramp(self.steps - step, self.steps - steps)
-        )
+        return self.learning_rate * ramp(step + 1, steps) * ramp(self.steps - step, self.steps - steps)
 
 
 def _losses(turns: Sequence[Turn], step: int) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from multiview.config import TrainConfig, options_of, preset
-from multiview.encoders.meaning import Span
+from multiview.encoders.meaning import SentenceRange
 from multiview.folder.card import training_command
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
@@ -113,7 +113,7 @@ def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> No
     assert trainer.run() == 0 and trainer.threads == 1
 
 
-def rows_of(spans: list[Span]) -> list[int]:
+def rows_of(spans: list[SentenceRange]) -> list[int]:
     return [row for start, stop in spans for row in range(start, stop)]
 
 

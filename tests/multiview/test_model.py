@@ -121,7 +121,7 @@ def test_long_texts_are_parsed_a_few_at_a_time(encoder: MultiViewEncoder, monkey
     monkeypatch.setattr("multiview.folder.reading.CHUNK_TOKENS", 100)
     sizes, parse = [], encoder.reader.parse
     monkeypatch.setattr(
-        encoder.reader, "parse", lambda rows, needs: sizes.append(len(rows)) or parse(rows, needs)
+        encoder.reader, "parse", lambda rows, annotations: sizes.append(len(rows)) or parse(rows, annotations)
     )
     texts = [["cat"] * (1 + 37 * i % 60) for i in range(30)]
     vectors = encoder.encode(texts)

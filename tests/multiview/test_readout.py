@@ -16,8 +16,8 @@ from multiview.encoders.meaning import (
     FEATURE_LENGTH,
     Readout,
     Scale,
-    Span,
-    sample_spans,
+    SentenceRange,
+    sample_ranges,
 )
 from multiview.folder.card import readout_card
 from multiview.folder.files import model_folder
@@ -132,8 +132,10 @@ def test_features_are_scaled_and_without_what_others_tell() -> None:
         ([(0, 26), (40, 114)], [(0, 3), (25, 26), (64, 67), (89, 92)]),  # the end of a part ends a block
     ],
 )
-def test_blocks_are_spread_evenly_over_a_text(text: list[Span], expected: list[Span]) -> None:
-    assert sample_spans(text, sentences=12, block=3) == expected
+def test_blocks_are_spread_evenly_over_a_text(
+    text: list[SentenceRange], expected: list[SentenceRange]
+) -> None:
+    assert sample_ranges(text, sentences=12, block=3) == expected
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ CHUNKS = [SENTENCES[start : start + 12] for start in range(0, len(SENTENCES), 12
 def encoder() -> MultiViewEncoder:
     """A cold one, whose parsers forget words often."""
     encoder = MultiViewEncoder.load("builtin", "cpu")
-    for need in ("dep", "const"):
-        encoder.reader.parser(need).vectors.max_types = 40
+    for kind in ("dep", "const"):
+        encoder.reader.parser(kind).vectors.max_types = 40
     return encoder
 
 

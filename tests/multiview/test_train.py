@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from multiview.config import TrainConfig, options_of, preset
-from multiview.encoders.meaning import FEATURE_LENGTH, sample_spans
+from multiview.encoders.meaning import FEATURE_LENGTH, sample_ranges
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import load_start
 from multiview.train import cli, main
@@ -287,7 +287,7 @@ def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(tiny, monk
 @pytest.mark.parametrize("name", ["laptop", "paper"])
 def test_features_have_one_scale_over_the_training_text(tiny: TrainConfig, name: str, monkeypatch) -> None:
     """Against numpy in float64; those of the paper's preset are raw."""
-    monkeypatch.setattr("multiview.training.trainer.sample_spans", lambda text: sample_spans(text, 60, 4))
+    monkeypatch.setattr("multiview.training.trainer.sample_ranges", lambda text: sample_ranges(text, 60, 4))
     config = changed(tiny, preset=name)
     main(config)
     cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
@@ -296,7 +296,7 @@ def test_features_have_one_scale_over_the_training_text(tiny: TrainConfig, name:
     assert encoder.has_scale == (name == "laptop")
     expected, const_expected = raw.astype(np.float64), raw[:, 8:]
     if encoder.has_scale:
-        spans = sample_spans(Trainer(config, cache).text.split.training, 60, 4)
+        spans = sample_ranges(Trainer(config, cache).text.split.training, 60, 4)
         rows = np.concatenate([np.arange(*span) for span in spans])
         assert 50 < len(rows) <= 60
         expected = FEATURE_LENGTH / 4 * (expected - expected[rows].mean(0)) / expected[rows].std(0)

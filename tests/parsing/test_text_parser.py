@@ -38,7 +38,7 @@ def toys() -> TextParser:
 
 
 def test_hard_text_keeps_its_rows_and_is_flagged_by_reason(toys: TextParser) -> None:
-    batch = toys.arrays([tokens for tokens, _ in HARD])
+    batch = toys.parse_to_batch([tokens for tokens, _ in HARD])
     assert batch.flags.tolist() == [flags for _, flags in HARD]
     assert flag_reasons(batch.flags) == {"empty": 2, "blank token": 1, "too long": 1}
     for words, (tokens, flags) in zip(batch.words(), HARD, strict=True):
@@ -67,16 +67,16 @@ def test_faults_cost_only_the_sentences_that_cause_them(toys: TextParser) -> Non
     cross = {"starts": np.array([0, 0, 1]), "ends": np.array([3, 2, 3]), "labels": np.array([1, 1, 2])}
     dependency, constituency = ToyDependencyParser(), ToyConstituencyParser()
     faulty = TextParser(fail_on(dependency, "cycle", cycle), fail_on(constituency, "cross", cross))
-    batch = faulty.arrays([*good[:10], *bad, *good[10:]], report=faults.append)
+    batch = faulty.parse_to_batch([*good[:10], *bad, *good[10:]], report=faults.append)
     assert all(any(repr(" ".join(text)) in fault for fault in faults) for text in bad)
     assert batch.flags.tolist() == [0] * 10 + [*bad.values()] + [0] * 10
     assert flag_reasons(batch.flags) == {"dependency fault": 2, "constituency fault": 2} and len(faults) == 4
     is_good_token = np.repeat(batch.flags == 0, np.diff(batch.sentence_offsets))
-    assert batch.head[is_good_token].tolist() == toys.arrays(good).head.tolist()
+    assert batch.head[is_good_token].tolist() == toys.parse_to_batch(good).head.tolist()
     check_trees(batch)
     short = SimpleNamespace(**{name: getattr(toys.dependency, name) for name in ("relations", "identity")})
     short.parse = lambda sentences: toys.dependency.parse(sentences[: max(1, len(sentences) - 1)])
-    assert not TextParser(short, None).arrays(good).flags.any()
+    assert not TextParser(short, None).parse_to_batch(good).flags.any()
 
 
 def test_a_parser_that_fails_on_any_sentence_is_an_error(toys: TextParser, monkeypatch) -> None:
@@ -84,7 +84,7 @@ def test_a_parser_that_fails_on_any_sentence_is_an_error(toys: TextParser, monke
     monkeypatch.setattr(toys.constituency, "parse", broken)
     message = r"^constituency parser: fails on any sentence here \(RuntimeError: expected Float but"
     with pytest.raises(UserError, match=message):
-        toys.arrays([("fine", "words")] * 9)
+        toys.parse_to_batch([("fine", "words")] * 9)
 
 
 def check_trees(batch: Batch) -> None:
@@ -220,7 +220,7 @@ def test_one_parser_alone():
     ],
 )
 def test_what_is_no_tokens_is_refused(parser, sentences, message):
-    for call in (parser.arrays, parser.dependency.parse, parser.constituency.parse):
+    for call in (parser.parse_to_batch, parser.dependency.parse, parser.constituency.parse):
         with pytest.raises(UserError, match=message):
             call(sentences)
     with pytest.raises(UserError, match=r"parse: .*\\ud.*lone surrogate"):

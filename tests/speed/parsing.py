@@ -82,7 +82,7 @@ def races(folder: Path) -> tuple[int, dict[str, tuple[Call, Call]]]:
             lambda: fresh()[1].parse(sentences),
             lambda: stock_parse(benepar, sentences, subbatch_max_tokens=limit),
         ),
-        "end_to_end": (lambda: TextParser(*fresh()).arrays(sentences), by_both_libraries),
+        "end_to_end": (lambda: TextParser(*fresh()).parse_to_batch(sentences), by_both_libraries),
     }
 
 

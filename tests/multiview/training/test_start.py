@@ -141,7 +141,7 @@ def test_a_new_view_joins_and_changes_nothing_at_first(going_on: TrainConfig, st
 def pair_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pairs of toy sentences that follow each other, which the toy parsers parse."""
     parsers = {"dep": ToyDependencyParser(), "const": ToyConstituencyParser()}
-    monkeypatch.setattr("multiview.folder.reading.SentenceReader.parser", lambda _, need: parsers[need])
+    monkeypatch.setattr("multiview.folder.reading.SentenceReader.parser", lambda _, kind: parsers[kind])
     texts, path = [" ".join(words) for words in toy_corpus(200, seed=3)[0]], tmp_path / "pairs.tsv"
     rows = [
         f"{one} {n}\t{other} {n}" for n, (one, other) in enumerate(zip(texts[::2], texts[1::2], strict=True))

@@ -129,9 +129,9 @@ def random_pair() -> tuple[BiaffineParser, SpanParser]:
 def encoded(parser: TextParser) -> int:
     """How many sentences are encoded for the trees of TOKENS, which are those of each parser alone."""
     with patch.object(SentenceEncoder, "forward", autospec=True, side_effect=SentenceEncoder.forward) as runs:
-        batch = parser.arrays(TOKENS)
+        batch = parser.parse_to_batch(TOKENS)
     for alone in (TextParser(parser.dependency, None), TextParser(None, parser.constituency)):
-        expected = alone.arrays(TOKENS)
+        expected = alone.parse_to_batch(TOKENS)
         for field in expected.fields:
             np.testing.assert_array_equal(getattr(batch, field), getattr(expected, field))
     return sum(len(run.args[1].lengths_B) for run in runs.call_args_list)

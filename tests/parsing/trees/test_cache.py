@@ -36,7 +36,7 @@ def rows_of(batch) -> list[ParsedSentence]:
 def test_any_range_in_any_order_equals_the_oracle(folder: Path) -> None:
     """The oracle is each sentence's arrays, parsed alone."""
     sentences, cache = odd_sentences(70), TreeCache.open(folder, open_shards=2)
-    oracle = [row for tokens in sentences for row in rows_of(toys().arrays([tokens]))]
+    oracle = [row for tokens in sentences for row in rows_of(toys().parse_to_batch([tokens]))]
     random = np.random.default_rng(3)
     for _ in range(60):
         start, stop = sorted(random.choice(71, 2, replace=False).tolist())
