@@ -29,13 +29,13 @@ from runtime import __version__
 from runtime.errors import UserError
 from runtime.files import sha256_file
 from runtime.progress import progress
+from senteval_runner.evaluation_trees import EvaluationTrees
 from senteval_runner.protocol.classify import inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.cosine_tasks import SCORERS, neighbour_result
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks
 from senteval_runner.protocol.statistics import SCORES
-from senteval_runner.vectors import EvaluationTrees
 
 
 class EncoderError(UserError):
@@ -103,22 +103,22 @@ def read_tasks(names: Sequence[str], folder: Path) -> Tasks:
     return tasks
 
 
-class _Rows:
-    """One split in the original's order, encoded."""
+class _EncodedSplit:
+    """The vectors and labels of one split, in the order of the original toolkit."""
 
-    def __init__(self, part: Split, vectors: SentenceVectors, snli_classes: Sequence[str] = ()) -> None:
+    def __init__(self, split: Split, vectors: SentenceVectors, snli_classes: Sequence[str] = ()) -> None:
         def sort_key(row: int) -> tuple[int, int, float | str]:
             """Sort by lengths in tokens, then label; SNLI by the second length first and by label names."""
-            length_a = len(part.a[row])
-            length_b = len(part.b[row]) if part.b else 0
+            length_a = len(split.a[row])
+            length_b = len(split.b[row]) if split.b else 0
             if snli_classes:
-                return length_b, length_a, snli_classes[int(part.y[row])]
-            return length_a, length_b, part.y[row]
+                return length_b, length_a, snli_classes[int(split.y[row])]
+            return length_a, length_b, split.y[row]
 
-        self.order = sorted(range(len(part)), key=sort_key)
-        self.y = np.array([part.y[i] for i in self.order])
-        self.u = vectors([part.a[i] for i in self.order])
-        self.v = None if part.b is None else vectors([part.b[i] for i in self.order])
+        self.order = sorted(range(len(split)), key=sort_key)
+        self.y = np.array([split.y[i] for i in self.order])
+        self.u = vectors([split.a[i] for i in self.order])
+        self.v = None if split.b is None else vectors([split.b[i] for i in self.order])
         self.is_snli = bool(snli_classes)
 
     def blocks(self) -> tuple[Float, ...]:
@@ -136,14 +136,17 @@ class _Rows:
         return as_list
 
 
+_EncodedSplits = dict[str, _EncodedSplit]
+
+
 def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
     """Encode and score one task: by cosines of meaning, or by classifiers and regressions of features.
 
     Raises EncoderError: the encoder refused its input or returned bad vectors; UserError: a split has too few
     rows.
     """
-    for name, part in task.splits.items():
-        if not len(part):
+    for name, rows in task.splits.items():
+        if not len(rows):
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
     kind, scorer = task.task.kind, task.task.scorer
     is_trained = kind in ("classes", "graded")
@@ -151,28 +154,28 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
     labels = [label("features" if is_trained else "encode")]
     snli_classes = task.classes if scorer == "split_snli" else ()
     try:
-        rows = {name: _Rows(part, vectors, snli_classes) for name, part in task.splits.items()}
+        splits = {name: _EncodedSplit(rows, vectors, snli_classes) for name, rows in task.splits.items()}
         if kind == "graded" and encoder.has_features:
-            rows["cosine"] = _Rows(task.splits["test"], encoder.encode)
+            splits["cosine"] = _EncodedSplit(task.splits["test"], encoder.encode)
             labels.append(f"{label('encode')} (cosine)")
     except UserError as error:
         raise EncoderError(str(error)) from error
     start = time.perf_counter()
     if kind == "classes":
-        fields = _score_classes(task, rows, protocol, seed)
+        fields = _score_classes(task, splits, protocol, seed)
     elif kind == "graded":
-        fields = _score_graded(rows, seed)
+        fields = _score_graded(splits, seed)
     elif kind == "cosine":
-        fields = _score_cosines(task, rows)
+        fields = _score_cosines(task, splits)
     elif kind == "ranking":
-        fields = _score_ranking(task, rows)
+        fields = _score_ranking(task, splits)
     else:
-        fields = neighbour_result({title: book.u[np.argsort(book.order)] for title, book in rows.items()})
-    first_rows, *_ = rows.values()
+        fields = neighbour_result({title: book.u[np.argsort(book.order)] for title, book in splits.items()})
+    first_split, *_ = splits.values()
     return TaskResult(
         task=task.name,
-        dim=first_rows.u.shape[1],
-        rows={name: len(part) for name, part in task.splits.items()},
+        dim=first_split.u.shape[1],
+        rows={name: len(rows) for name, rows in task.splits.items()},
         notes=[*task.count_notes(), *fields.pop("notes", [])],
         data_sha256=data_hashes(task),
         vector_label=", ".join(labels),
@@ -196,33 +199,33 @@ def data_hashes(task: TaskData) -> dict[str, str]:
     return {path.name: sha256_file(path) for path in files}
 
 
-def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> dict[str, Any]:
+def _score_cosines(task: TaskData, splits: _EncodedSplits) -> dict[str, Any]:
     """Score STS12-16 and the tasks of structure by the cosines of pairs, without training.
 
     As the functions below it returns those fields of a :class:`TaskResult` that depend on the kind of task.
     """
     metrics = {
-        name: np.array(part.to_file_order(cosines(part.u, part.v)))
-        for name, part in rows.items()
-        if part.v is not None
+        name: np.array(encoded.to_file_order(cosines(encoded.u, encoded.v)))
+        for name, encoded in splits.items()
+        if encoded.v is not None
     }
     gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
     return SCORERS[task.task.scorer](metrics, gold)
 
 
-def _score_ranking(task: TaskData, rows: dict[str, _Rows]) -> dict[str, Any]:
+def _score_ranking(task: TaskData, splits: _EncodedSplits) -> dict[str, Any]:
     """Score search by P@1 (``acc``), MRR and recall@10 in per cent; the notes have those of shared words."""
     collection = task.splits["collection"]
     texts = [" ".join(tokens) for tokens in collection.a]
     first_row = {text: row for row, text in reversed(list(enumerate(texts)))}
-    place = {text: place for place, text in enumerate(first_row)}
+    index_of_text = {text: index for index, text in enumerate(first_row)}
     relevant: list[list[int]] = [[] for _ in task.splits["queries"].a]
     for text, query in zip(texts, collection.y, strict=True):
         if query >= 0:
-            relevant[int(query)].append(place[text])
+            relevant[int(query)].append(index_of_text[text])
     queries = [" ".join(tokens) for tokens in task.splits["queries"].a]
-    data = QuerySet(queries, list(first_row), [np.unique(places) for places in relevant])
-    query_QD, text_ND = (rows[name].u[np.argsort(rows[name].order)] for name in ("queries", "collection"))
+    data = QuerySet(queries, list(first_row), [np.unique(indices) for indices in relevant])
+    query_QD, text_ND = (splits[name].u[np.argsort(splits[name].order)] for name in ("queries", "collection"))
     ranks = data.ranks_by_vectors(query_QD, text_ND[list(first_row.values())])
     metrics = {name: 100 * value for name, value in measures(ranks).items()}
     is_first = [float(each.min() == 1) for each in ranks]
@@ -234,40 +237,40 @@ def _score_ranking(task: TaskData, rows: dict[str, _Rows]) -> dict[str, Any]:
     }
 
 
-def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> dict[str, Any]:
+def _score_classes(task: TaskData, splits: _EncodedSplits, protocol: Protocol, seed: int) -> dict[str, Any]:
     """Score by classifiers, in SentEval's way for the task."""
     scorer = task.task.scorer
     test = "all" if scorer == "inner_kfold" else "test"
-    x = np.concatenate([design(part.blocks()) for part in rows.values()])
-    y = np.concatenate([part.y for part in rows.values()])
-    ends = np.cumsum([len(part.y) for part in rows.values()])
-    places = dict(zip(rows, np.split(np.arange(len(y)), ends[:-1]), strict=True))
+    x = np.concatenate([design(encoded.blocks()) for encoded in splits.values()])
+    y = np.concatenate([encoded.y for encoded in splits.values()])
+    ends = np.cumsum([len(encoded.y) for encoded in splits.values()])
+    row_numbers = dict(zip(splits, np.split(np.arange(len(y)), ends[:-1]), strict=True))
     classes = len(task.classes)
     if scorer == "inner_kfold":
         # The outer test fold takes up to n / kfold rows of a class, rounded up; the inner folds need kfold.
         _check_class_sizes(task, "all", y, protocol.kfold + 2)
         outcome = inner_kfold(x, y, classes, protocol, seed)
     elif scorer == "kfold":
-        _check_class_sizes(task, "train", rows["train"].y, protocol.kfold)
-        outcome = kfold(x, y, places["train"], places["test"], classes, protocol, seed)
+        _check_class_sizes(task, "train", splits["train"].y, protocol.kfold)
+        outcome = kfold(x, y, row_numbers["train"], row_numbers["test"], classes, protocol, seed)
     else:
         if scorer == "split_linear":  # which never has a hidden layer
             protocol = get_protocol(protocol, nhid=0)
         is_snli = scorer == "split_snli"
         if is_snli:  # which is trained in 16 single passes
             protocol = dataclasses.replace(protocol, max_epoch=15, epoch_size=1)
-        train_dev_test = places["train"], places["dev"], places["test"]
+        train_dev_test = row_numbers["train"], row_numbers["dev"], row_numbers["test"]
         outcome = split(x, y, *train_dev_test, classes, protocol, seed, nominal=is_snli)
     metrics = {"devacc": outcome.devacc, "acc": outcome.acc}
-    if rows[test].v is not None and classes == 2:
-        metrics["f1"] = float(round(float(SCORES["f1"](rows[test].y, outcome.predictions)), 2))
+    if splits[test].v is not None and classes == 2:
+        metrics["f1"] = float(round(float(SCORES["f1"](splits[test].y, outcome.predictions)), 2))
     return {
         "metrics": metrics,
         "regularisers": list(outcome.regularisers),
         "chosen": outcome.chosen,
         "dev_scores": outcome.dev_scores,
-        "predictions": {test: rows[test].to_file_order(outcome.predictions)},
-        "gold": {test: rows[test].to_file_order(rows[test].y)},
+        "predictions": {test: splits[test].to_file_order(outcome.predictions)},
+        "gold": {test: splits[test].to_file_order(splits[test].y)},
     }
 
 
@@ -283,12 +286,12 @@ def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None
         )
 
 
-def _score_graded(rows: dict[str, _Rows], seed: int) -> dict[str, Any]:
+def _score_graded(splits: _EncodedSplits, seed: int) -> dict[str, Any]:
     """Score by regression, and by cosines without training; the same under every protocol."""
-    train, dev, test = rows["train"], rows["dev"], rows["test"]
-    parts = [(design(part.blocks()), part.y.astype(np.float64)) for part in (train, dev, test)]
+    train, dev, test = splits["train"], splits["dev"], splits["test"]
+    parts = [(design(encoded.blocks()), encoded.y.astype(np.float64)) for encoded in (train, dev, test)]
     metrics, predictions = relatedness(parts[0], parts[1], parts[2], seed)
-    pairs = rows.get("cosine", test)
+    pairs = splits.get("cosine", test)
     assert pairs.v is not None
     cosine = cosines(pairs.u, pairs.v)
     metrics |= {"cosine.pearson": pearson(cosine, test.y), "cosine.spearman": spearman(cosine, test.y)}

@@ -13,16 +13,16 @@ from multiview.names.opened import OpenedEncoder, distinct_names
 from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.progress import progress
-from senteval_runner.cells import Cells
 from senteval_runner.evaluation import Tasks
+from senteval_runner.evaluation_trees import EvaluationTrees, open_model
 from senteval_runner.report.tables import ModelScores, headline
-from senteval_runner.vectors import EvaluationTrees, open_model
+from senteval_runner.result_store import ResultStore
 
 log = logging.getLogger(LOGGER)
 
 
 @dataclass(kw_only=True)
-class Model(ModelScores):
+class ScoredModel(ModelScores):
     """A model with its scores."""
 
     encoder: OpenedEncoder
@@ -30,14 +30,18 @@ class Model(ModelScores):
     """Reasons why tasks have no result, by task."""
 
 
-def open_models(models: Iterable[Sequence[Name]], trees: EvaluationTrees, **options: Any) -> list[Model]:
+def open_models(
+    models: Iterable[Sequence[Name]], trees: EvaluationTrees, **options: Any
+) -> list[ScoredModel]:
     """Open the models of a run, each once, with :func:`open_model`'s ``options``."""
     encoders = {tuple(names): open_model(names, trees=trees, **options) for names in models}.values()
     names = distinct_names([encoder.name for encoder in encoders], [encoder.spec for encoder in encoders])
-    return [Model(name=name, encoder=encoder) for name, encoder in zip(names, encoders, strict=True)]
+    return [ScoredModel(name=name, encoder=encoder) for name, encoder in zip(names, encoders, strict=True)]
 
 
-def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], cells: Cells) -> None:
+def score_models(
+    models: Sequence[ScoredModel], tasks: Tasks, seeds: Sequence[int], store: ResultStore
+) -> None:
     """Score every model on every task with every seed, and keep the results in the models.
 
     A model's size is that of its vectors for classifiers or, if none of these was scored, of those for
@@ -56,7 +60,7 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], ce
                 bar.set_postfix_str(f"{task.name} of {model.name}")
                 try:
                     for seed in seeds:
-                        result = cells.result(model.encoder, task, seed)
+                        result = store.result(model.encoder, task, seed)
                         model.results.setdefault(seed, {})[task.name] = result
                         score = headline(task.name, result.metrics)
                         log.info("%s %s seed %d: %.2f", model.name, task.name, seed, score)

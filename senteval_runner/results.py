@@ -11,12 +11,12 @@ import torch
 from threadpoolctl import threadpool_info
 
 from runtime.files import write_json, write_text
-from senteval_runner.cells import FORMAT
 from senteval_runner.evaluation import versions
-from senteval_runner.models import Model
+from senteval_runner.models import ScoredModel
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Page, Section, Table
+from senteval_runner.result_store import FORMAT
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -30,7 +30,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def write_results(
-    folder: Path, models: Sequence[Model], protocol: Protocol, options: Mapping[str, Any]
+    folder: Path, models: Sequence[ScoredModel], protocol: Protocol, options: Mapping[str, Any]
 ) -> None:
     """Write all files and print the tables; ``options`` are those of the command, as JSON."""
     results = [
@@ -68,7 +68,9 @@ def write_results(
     print(f"written: {folder}: report.html, results.md, results.tex, results.csv, results.json")
 
 
-def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence[Model]) -> dict[str, Any]:
+def _provenance(
+    options: Mapping[str, Any], protocol: Protocol, models: Sequence[ScoredModel]
+) -> dict[str, Any]:
     """Return how the results were made, which ``results.json`` holds before them."""
     mean_columns = tables.columns_of_mean(metrics for model in models for metrics in model.metrics)
     # The last digits of L-BFGS depend on the BLAS library, its kernels and its threads.
@@ -105,7 +107,7 @@ def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence
     }
 
 
-def _remarks(models: Sequence[Model]) -> list[Section]:
+def _remarks(models: Sequence[ScoredModel]) -> list[Section]:
     """Return tables of the vectors that were scored, of unusual row counts, and of skipped tasks."""
     results = [
         (model.name, result)

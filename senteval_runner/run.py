@@ -114,12 +114,12 @@ def main(config: SentEvalConfig) -> int:
     seeds = seeds_of(config.seeds)
     task_names = expand_tasks(config.tasks)
     data = data_folder(config.data, task_names)
-    from senteval_runner.cells import Cells
     from senteval_runner.evaluation import read_tasks
+    from senteval_runner.evaluation_trees import EvaluationTrees
     from senteval_runner.models import expand_models, names_before_training, open_models, score_models
     from senteval_runner.protocol.config import get_protocol
+    from senteval_runner.result_store import ResultStore
     from senteval_runner.results import write_results
-    from senteval_runner.vectors import EvaluationTrees
 
     folder = config.folder
     if config.expand is not None:
@@ -140,7 +140,7 @@ def main(config: SentEvalConfig) -> int:
             logger.warning("%s: left out before its first step: no tree cache of its training here", model)
         protocol = get_protocol(config.protocol, nhid=config.nhid)
         # Reports in their default folders share finished tasks.
-        score_models(models, tasks, seeds, Cells((config.output or REPORTS) / "parts", protocol))
+        score_models(models, tasks, seeds, ResultStore((config.output or REPORTS) / "parts", protocol))
         write_results(folder, models, protocol, config_to_json(config))
     return 0 if any(model.results for model in models[: len(names)]) else 2
 

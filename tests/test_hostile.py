@@ -25,11 +25,11 @@ from multiview.train import cli as train
 from multiview.training.data import open_teacher
 from runtime.errors import UserError
 from runtime.files import read_array, write_json, write_record
-from senteval_runner.cells import Cells
+from senteval_runner.evaluation_trees import open_model
 from senteval_runner.protocol.config import TaskResult, get_protocol
 from senteval_runner.report.tables import headline
-from senteval_runner.vectors import open_model
-from studies.kit import Cell, Run
+from senteval_runner.result_store import ResultStore
+from studies.runner import Cell, Run
 from tests.test_commands import cli_of, commands
 
 
@@ -187,10 +187,10 @@ RESULT = asdict(TaskResult(task="MR", metrics={"acc": 50.0}, dim=3, rows={"all":
 @given(st.sampled_from([*RESULT, "other"]), VALUES)
 @many(80)
 def test_a_finished_task_is_computed_again_or_whole(tmp_path: Path, key: str, value: object) -> None:
-    cells, task = Cells(tmp_path, get_protocol("fast")), SimpleNamespace(name="MR", files={})
-    write_record(cells.path("model", 1, "MR"), {**RESULT, key: value})
-    with patch("senteval_runner.cells.evaluate_task", lambda *of: TaskResult(**RESULT)):
-        result = cells.result(SimpleNamespace(key="model"), task, 1)
+    store, task = ResultStore(tmp_path, get_protocol("fast")), SimpleNamespace(name="MR", files={})
+    write_record(store.path("model", 1, "MR"), {**RESULT, key: value})
+    with patch("senteval_runner.result_store.evaluate_task", lambda *of: TaskResult(**RESULT)):
+        result = store.result(SimpleNamespace(key="model"), task, 1)
     assert isinstance(headline("MR", result.metrics), float)
 
 

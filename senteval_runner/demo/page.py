@@ -21,12 +21,12 @@ from parsing.trees.drawings import constituency_svg, dependency_svg
 from parsing.trees.sentences import ParsedSentence, cached_sentences
 from runtime.files import read_json
 from runtime.training_loop import read_log
-from senteval_runner.cells import stored_results
+from senteval_runner.evaluation_trees import EvaluationTrees, open_model
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, TableCell
-from senteval_runner.vectors import EvaluationTrees, open_model
+from senteval_runner.result_store import stored_results
 
 TEXTS: dict[str, str] = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 DRAWING_COUNT, DRAWING_TOKENS = 2, range(7, 11)

@@ -26,9 +26,9 @@ from multiview.pretrained import load_pretrained, report_in_one_line, silence_li
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_json
+from senteval_runner.evaluation_trees import EvaluationTrees
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.transformer import max_pieces
-from senteval_runner.vectors import EvaluationTrees
 
 BATCH = 32
 """Number of sentences encoded at a time."""

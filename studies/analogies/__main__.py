@@ -10,7 +10,7 @@ and 6 and its Figures 1 to 4. Models are named as in ``senteval_runner.run``.
 import sys
 
 from studies.analogies.config import AnalogiesConfig
-from studies.kit import command, run_study
+from studies.runner import command, run_study
 
 
 def main(config: AnalogiesConfig) -> int:

@@ -31,13 +31,13 @@ from numpy.typing import NDArray
 from multiview.names.opened import SentenceVectors
 from runtime.errors import extra
 from runtime.files import sha256_file
+from senteval_runner.evaluation_trees import open_model
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Column, Page, Score, Section, Table
-from senteval_runner.vectors import open_model
 from studies.analogies.config import AnalogiesConfig
 from studies.analogies.questions import CATEGORIES, LEVELS, SEMANTIC, Analogy, questions_file, read_questions
-from studies.kit import Cell, Figures, Run, read_published, score_table
+from studies.runner import Cell, Figures, Run, read_published, score_table
 
 with extra("report"):
     import pandas as pd

@@ -13,7 +13,7 @@ Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
 import sys
 
 from studies.burt.config import BurtConfig
-from studies.kit import command, run_study
+from studies.runner import command, run_study
 
 
 def main(config: BurtConfig) -> int:

@@ -35,7 +35,7 @@ from studies.finetune.examples import (
 )
 from studies.finetune.tiny import MAX_LENGTH, find_backbone
 from studies.finetune.training import Head, TuningConfig, Turn, fit, save_tuned
-from studies.kit import Cell, Figures, Run
+from studies.runner import Cell, Figures, Run
 
 CLASSES = {"nli": NLI_LABELS, "identification": ("different", "paraphrase"), "classification": RELATIONS}
 HELD_OUT_ROWS = 2000

@@ -11,7 +11,7 @@ multi-task training.
 import sys
 
 from studies.faq.config import FaqConfig
-from studies.kit import command, run_study
+from studies.runner import command, run_study
 
 
 def main(config: FaqConfig) -> int:

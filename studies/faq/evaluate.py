@@ -28,15 +28,15 @@ from multiview.names.opened import OpenedEncoder
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest
+from senteval_runner.evaluation_trees import open_model
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Page, Section, Table, TableCell
 from senteval_runner.towers.transformer import Tower
-from senteval_runner.vectors import open_model
 from studies.faq.config import FaqConfig, Sampling
 from studies.finetune.examples import Draw, Examples, rng
 from studies.finetune.training import in_batches, tunable_tower, tune_pairs
-from studies.kit import Cell, Figures, Run, read_published, score_table
+from studies.runner import Cell, Figures, Run, read_published, score_table
 
 COLUMNS = (
     Column("Acc.", digits=1, best="high"),

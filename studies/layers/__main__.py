@@ -11,8 +11,8 @@ One forward pass per sentence gives all layers x poolings; vectors go to disk as
 
 import sys
 
-from studies.kit import command, run_study
 from studies.layers.config import LayersConfig
+from studies.runner import command, run_study
 
 
 def main(config: LayersConfig) -> int:

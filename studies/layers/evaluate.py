@@ -31,8 +31,8 @@ from senteval_runner.towers.backbones import (
     open_backbone,
     select_layers,
 )
-from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.layers.config import LayersConfig
+from studies.runner import Cell, Figures, Run, read_published, score_table
 
 with extra("report"):
     import pandas as pd

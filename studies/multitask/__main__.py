@@ -10,8 +10,8 @@ configurations that begin alike share their first stages.
 
 import sys
 
-from studies.kit import command, run_study
 from studies.multitask.config import MultitaskConfig
+from studies.runner import command, run_study
 
 
 def main(config: MultitaskConfig) -> int:

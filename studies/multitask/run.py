@@ -34,8 +34,8 @@ from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, digest, draw_all, draw_fraction, hold_out, rng
 from studies.finetune.tiny import find_backbone
 from studies.finetune.training import HEADS, Features, Head, TuningConfig, Turn, fit, save_tuned
-from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.multitask.config import MultitaskConfig
+from studies.runner import Cell, Figures, Run, read_published, score_table
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
 TASKS: dict[str, TaskName] = {"SA": "sst", "P": "quora", "STS": "sts", "NLI": "nli"}

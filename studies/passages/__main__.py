@@ -10,8 +10,8 @@ Unusable sets or models are reported, the others finish, and the exit code is 2.
 
 import sys
 
-from studies.kit import command, run_study
 from studies.passages.config import PassagesConfig
+from studies.runner import command, run_study
 
 
 def main(config: PassagesConfig) -> int:

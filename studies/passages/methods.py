@@ -14,10 +14,9 @@ from corpora.ranking.sets import PassageSet, filter_questions, read_set
 from multiview.names.named import named
 from multiview.names.opened import OpenedEncoder, distinct_names
 from runtime.errors import UserError
+from senteval_runner.evaluation_trees import open_model
 from senteval_runner.report.page import Column, Page, Score, Section, Table, TableCell
 from senteval_runner.towers.backbones import open_layers
-from senteval_runner.vectors import open_model
-from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.passages.config import Feature, PassagesConfig
 from studies.passages.ranker import (
     HIDDEN_UNITS,
@@ -32,6 +31,7 @@ from studies.passages.ranker import (
     score,
     train_scorer,
 )
+from studies.runner import Cell, Figures, Run, read_published, score_table
 
 Label = tuple[str, str, str]
 """Model, feature and scorer of a row."""

@@ -12,7 +12,7 @@ classifier tuned on its training pairs. Pairs with words that an encoder does no
 
 import sys
 
-from studies.kit import command, run_study
+from studies.runner import command, run_study
 from studies.similarity.config import SimilarityConfig
 
 

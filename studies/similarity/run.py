@@ -22,15 +22,15 @@ from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import sha256_file
 from senteval_runner.evaluation import data_hashes, evaluate_task
+from senteval_runner.evaluation_trees import open_model
 from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import cosines, spearman
 from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.report.page import Column, Page, Section
-from senteval_runner.vectors import open_model
 from studies.finetune.examples import PER_CLASS, Examples, digest, draw_all, split_phrases
 from studies.finetune.training import is_tunable, tunable_tower, tune_pairs
-from studies.kit import Cell, Figures, Run, read_published, score_table
+from studies.runner import Cell, Figures, Run, read_published, score_table
 from studies.similarity.config import SimilarityConfig
 
 STS_TASKS = [name for name in tasks_in("sts7") if TASKS[name].kind == "cosine"]

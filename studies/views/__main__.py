@@ -20,7 +20,7 @@ every score with its seed and the commit that made it; the report lies in a fold
 
 import sys
 
-from studies.kit import command, run_study
+from studies.runner import command, run_study
 from studies.views.config import ViewsConfig
 
 

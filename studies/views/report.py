@@ -18,7 +18,7 @@ from senteval_runner.protocol.statistics import holm, resample_scores
 from senteval_runner.report import plots
 from senteval_runner.report.page import Figure, Score, Section, Table, TableCell, format_cell
 from senteval_runner.report.tables import ModelScores, headlines, paper_row, score_sections, task_means
-from studies.kit import Figures
+from studies.runner import Figures
 from studies.views.config import Scale, ViewsConfig
 from studies.views.systems import AVERAGE, RANDOM, System
 

@@ -21,11 +21,11 @@ from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import read_json
 from runtime.progress import progress
-from senteval_runner.cells import stored_results
 from senteval_runner.evaluation import read_tasks
 from senteval_runner.report.page import Page, Section
+from senteval_runner.result_store import stored_results
 from senteval_runner.results import write_csv
-from studies.kit import Cell, Figures, Run
+from studies.runner import Cell, Figures, Run
 from studies.views.config import Scale, ViewsConfig
 from studies.views.report import SystemScores, sections_of
 from studies.views.systems import System, all_systems, options_table, reference, training, training_options

@@ -15,11 +15,11 @@ from multiview.model import MultiViewEncoder
 from multiview.names.named import named
 from runtime.errors import UserError
 from senteval_runner import EncoderError, evaluate
+from senteval_runner.evaluation_trees import open_model
 from senteval_runner.mteb import MtebEncoder
 from senteval_runner.protocol.config import Protocol, Results, get_protocol
 from senteval_runner.protocol.correlation import cosines
 from senteval_runner.report.tables import columns_of_mean, name_of_mean, similarity_columns, similarity_row
-from senteval_runner.vectors import open_model
 from tests.fixtures.senteval import text, write_sts
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag

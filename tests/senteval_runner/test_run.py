@@ -17,9 +17,9 @@ from multiview.model import MultiViewEncoder
 from multiview.names import named
 from multiview.words.table import Vocabulary, WordTable
 from runtime.errors import UserError
-from senteval_runner import cells
-from senteval_runner.cells import Cells
+from senteval_runner import result_store
 from senteval_runner.protocol.config import get_protocol
+from senteval_runner.result_store import ResultStore
 from senteval_runner.run import SentEvalConfig, cli, main
 from tests.fixtures.files import differing
 from tests.fixtures.kills import run_with_interruptions
@@ -43,13 +43,13 @@ def run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def computed_tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of tasks, as soon as their computation begins."""
-    evaluate_task, names = cells.evaluate_task, []
+    evaluate_task, names = result_store.evaluate_task, []
 
     def evaluate_listed_task(vectors, task, *options):
         names.append(task.name)
         return evaluate_task(vectors, task, *options)
 
-    monkeypatch.setattr(cells, "evaluate_task", evaluate_listed_task)
+    monkeypatch.setattr(result_store, "evaluate_task", evaluate_listed_task)
     return names
 
 
@@ -143,8 +143,10 @@ def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
     evaluation = partial(run, words, "random:seq", tasks="CR,MRPC,SICK-R", seeds="1,2", **folders)
     whole, interrupted = tmp_path / "whole", tmp_path / "interrupted"
     for folder, before in ((whole, ()), (interrupted, (1, 2, 7))):
-        calls = run_with_interruptions(evaluation, "senteval_runner.cells.evaluate_task", before, folder)
-        assert calls == 12, "each cell is computed once"
+        calls = run_with_interruptions(
+            evaluation, "senteval_runner.result_store.evaluate_task", before, folder
+        )
+        assert calls == 12, "each result is computed once"
     parts = {str(path.relative_to(whole)) for path in (whole / "report/parts").rglob("*.json")}
     assert differing(whole, interrupted) <= {"report/log.txt", "report/results.json", *parts}  # their times
     assert not differing(whole, interrupted, clocks=False)
@@ -158,12 +160,14 @@ def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
 
 @pytest.mark.parametrize(("protocol", "library"), [("fast", "torch"), ("sklearn", "scikit-learn")])
 def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, protocol, library) -> None:
-    def cell(**versions: str) -> Path:
-        monkeypatch.setattr(cells, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | versions)
-        return Cells(tmp_path, get_protocol(protocol)).path("model", 1, "CR")
+    def file_of_result(**versions: str) -> Path:
+        monkeypatch.setattr(result_store, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | versions)
+        return ResultStore(tmp_path, get_protocol(protocol)).path("model", 1, "CR")
 
     (unused_library,) = {"torch", "scikit-learn"} - {library}
-    assert cell() != cell(**{library: "2"}) and cell() == cell(**{unused_library: "2"})
+    assert file_of_result() != file_of_result(**{library: "2"}) and file_of_result() == file_of_result(
+        **{unused_library: "2"}
+    )
 
 
 def test_a_folder_in_the_place_of_a_result_ends_the_run(tmp_path, words, run, computed_tasks, capsys) -> None:

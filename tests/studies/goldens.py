@@ -12,19 +12,19 @@ import torch
 from torch.nn import Module
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from senteval_runner.vectors import open_model
+from senteval_runner.evaluation_trees import open_model
 from studies.burt.config import BurtConfig
 from studies.burt.train import read_data, train_all
 from studies.faq.evaluate import DROPOUT, MAX_LENGTH, cosines, embed_set, labelled_pairs, read_faq
 from studies.finetune import training
 from studies.finetune.tiny import build_tiny
-from studies.kit import run_study
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.run import read_all_tasks
 from studies.multitask.run import train_all as train_multitask_all
 from studies.passages import methods, ranker
 from studies.passages.__main__ import cli as passages
 from studies.passages.ranker import Part, Scorer, scale_rows, train_scorer
+from studies.runner import run_study
 from tests.fixtures.goldens import Section
 from tests.oracles.training import Recipe, ranker_weights
 from tests.studies.faq.test_faq import TEXTS, write_set

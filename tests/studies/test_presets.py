@@ -7,8 +7,8 @@ import pytest
 
 from studies.finetune.examples import PER_CLASS
 from studies.finetune.training import BATCH
-from studies.kit import read_presets
 from studies.passages.ranker import CROSS_BATCH, CROSS_RATE
+from studies.runner import read_presets
 from tests.test_commands import cli_of
 
 BURT = {

@@ -14,7 +14,7 @@ from multiview.train import main
 from multiview.training import text as text_module
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
-from senteval_runner.vectors import open_model
+from senteval_runner.evaluation_trees import open_model
 from tests.fixtures.transformers import build
 from tests.fixtures.trees import changed, write_vectors
 from tests.multiview.test_train import validated

@@ -12,8 +12,8 @@ from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
 from multiview.names.named import Places, named
 from runtime.errors import UserError
+from senteval_runner.evaluation_trees import open_model
 from senteval_runner.run import cli as run
-from senteval_runner.vectors import open_model
 from tests.parsing.pipeline.toy_parsers import odd_sentences, write_cache
 
 

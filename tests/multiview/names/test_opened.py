@@ -10,7 +10,7 @@ from multiview import encode, search
 from multiview.names.opened import open_encoder
 from parsing.names import BUILTIN
 from parsing.trees.cache import TreeCache
-from senteval_runner.vectors import open_model
+from senteval_runner.evaluation_trees import open_model
 from tests.fixtures.transformers import save_sentence_encoder
 
 LINES = ("the good cat", "a dull rich dog", "bad .")

@@ -8,7 +8,7 @@ from multiview.model import MultiViewEncoder
 from multiview.structure import with_structure
 from multiview.structure.binding import SIBLINGS, WIDTH, OrderView, RolesView, random_maps
 from runtime.errors import UserError
-from senteval_runner.vectors import open_model
+from senteval_runner.evaluation_trees import open_model
 
 ACTIVE, PASSIVE, EXCHANGED = (
     "The lawyer praised the doctor.",

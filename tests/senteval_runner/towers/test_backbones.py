@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from multiview.names.named import named
+from senteval_runner.evaluation_trees import open_model
 from senteval_runner.towers import backbones
 from senteval_runner.towers.backbones import (
     Backbone,
@@ -17,7 +18,6 @@ from senteval_runner.towers.backbones import (
     transformer_folder,
 )
 from senteval_runner.towers.transformer import load_tower
-from senteval_runner.vectors import open_model
 from tests.fixtures.transformers import build
 
 pytest.importorskip("transformers")

@@ -10,9 +10,9 @@ import pytest
 
 from parsing.libraries.benepar import load_benepar
 from runtime.errors import UserError
+from senteval_runner.evaluation_trees import open_model
 from senteval_runner.towers.backbones import open_backbone
 from senteval_runner.towers.transformer import load_tower
-from senteval_runner.vectors import open_model
 from tests.fixtures.transformers import build
 
 pytest.importorskip("sentence_transformers")

@@ -15,7 +15,7 @@ from studies.analogies.__main__ import cli
 from studies.analogies.config import AnalogiesConfig
 from studies.analogies.questions import CATEGORIES, FILE, SEMANTIC, Analogy, read_questions, write_questions
 from studies.analogies.score import answer_ranks, summarise, text_vectors
-from studies.kit import read_presets, read_published
+from studies.runner import read_presets, read_published
 from tests.fixtures.processes import ROOT
 from tests.fixtures.senteval import write_word_vectors
 from tools.build_analogies import build_questions, read_facts

@@ -15,7 +15,7 @@ from studies.burt import train
 from studies.burt.config import Ablation, BurtConfig
 from studies.burt.train import GRIDS, one_round, read_data, steps_per_epoch, train_all, variants
 from studies.finetune.examples import Examples, split_phrases, usable_phrases
-from studies.kit import Run, read_published, run_study
+from studies.runner import Run, read_published, run_study
 from tests.fixtures.processes import ROOT
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
 

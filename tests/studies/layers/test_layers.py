@@ -15,7 +15,6 @@ from multiview.names.store import text_of
 from runtime.errors import UserError
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.towers.backbones import OWN_POOLING, WHOLE_ENCODER, TransformerBackbone
-from studies.kit import Run, read_presets, read_published, run_study
 from studies.layers import evaluate
 from studies.layers.config import LayersConfig
 from studies.layers.evaluate import (
@@ -30,6 +29,7 @@ from studies.layers.evaluate import (
     pooling_table,
 )
 from studies.layers.evaluate import evaluate as layers
+from studies.runner import Run, read_presets, read_published, run_study
 from tests.fixtures.senteval import write_word_vectors
 from tests.fixtures.transformers import WORDS, build
 

@@ -12,7 +12,6 @@ from runtime.errors import UserError
 from runtime.files import read_record
 from studies.finetune import training
 from studies.finetune.examples import Examples
-from studies.kit import read_presets, read_published, run_study
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.run import (
     SIZES,
@@ -26,6 +25,7 @@ from studies.multitask.run import (
     resplit,
     train_all,
 )
+from studies.runner import read_presets, read_published, run_study
 from tests.fixtures.files import differing
 from tests.fixtures.kills import run_with_interruptions
 from tests.fixtures.processes import ROOT

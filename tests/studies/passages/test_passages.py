@@ -12,7 +12,6 @@ import torch
 from corpora.ranking.sets import Question, filter_questions, read_set
 from runtime.errors import UserError
 from studies.finetune.tiny import build_tiny
-from studies.kit import read_presets, read_published, run_study
 from studies.passages import methods, ranker
 from studies.passages.config import PassagesConfig
 from studies.passages.methods import rank as passages
@@ -26,6 +25,7 @@ from studies.passages.ranker import (
     score,
     train_scorer,
 )
+from studies.runner import read_presets, read_published, run_study
 from tests.fixtures.senteval import write_word_vectors
 from tests.studies.passages import passage_sets
 

@@ -13,12 +13,12 @@ from corpora.senteval.files import read_task
 from multiview.names.opened import as_encoder
 from runtime.errors import UserError
 from senteval_runner import evaluate
+from senteval_runner.evaluation_trees import open_model
 from senteval_runner.towers.transformer import load_tower
-from senteval_runner.vectors import open_model
 from studies.finetune.examples import PER_CLASS, Examples, split_phrases
 from studies.finetune.tiny import build_tiny
 from studies.finetune.training import is_tunable, tunable_tower
-from studies.kit import read_published
+from studies.runner import read_published
 from studies.similarity import run
 from studies.similarity.__main__ import cli
 from studies.similarity.run import (

@@ -10,7 +10,7 @@ import pytest
 from runtime.cli import configuration
 from runtime.errors import UserError
 from senteval_runner.report.page import Page, Section
-from studies.kit import Cell, Figures, Run, check_inputs, run_study
+from studies.runner import Cell, Figures, Run, check_inputs, run_study
 
 
 @configuration

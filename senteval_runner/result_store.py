@@ -24,7 +24,7 @@ Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
-class Cells:
+class ResultStore:
     """The cells of one protocol, kept below a folder."""
 
     folder: Path

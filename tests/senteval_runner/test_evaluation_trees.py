@@ -12,8 +12,8 @@ from multiview.model import MultiViewEncoder
 from multiview.names import named
 from senteval_runner import evaluate, vectors
 from senteval_runner.evaluation import read_tasks
+from senteval_runner.evaluation_trees import EvaluationTrees, find_caches
 from senteval_runner.run import main
-from senteval_runner.vectors import EvaluationTrees, find_caches
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 from tests.senteval_runner.test_run import config
 

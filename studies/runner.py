@@ -126,8 +126,8 @@ class Run:
 
     def _figures(self, cell: Cell) -> Figures:
         """Read the figures of a finished cell, or compute and store them, with the hashes of its weights."""
-        from senteval_runner.cells import read_or_compute
         from senteval_runner.evaluation import versions
+        from senteval_runner.result_store import read_or_compute
 
         identity = files.json_digest([versions("transformers", "sentence-transformers"), *cell.identity], 20)
         folder = self.output / (cell.folder or "cells")
