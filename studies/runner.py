@@ -1,11 +1,11 @@
-"""Run every study: compute cells of figures, store each as it is finished, then write one report.
+"""Run a study: compute its cells, store the figures of each as it is finished, then write one report.
 
 A study is a configuration (with ``output``, and ``preset`` if it has presets) and a function that makes cells
 from it, each a method on a data set with a seed, and from their figures a page of tables::
 
-    def study(config: FaqConfig, run: Run) -> Page:
+    def study(config: FaqConfig, run: StudyRun) -> Page:
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
-        return page(run.figures(cells))
+        return page(run.compute(cells))
 
 In ``__main__`` the command imports it late, so that ``--help`` is fast::
 
@@ -83,7 +83,7 @@ class FinishedCell:
     """Size and digest of the weights that the cell wrote, by name below its folder."""
 
 
-class Run:
+class StudyRun:
     """Computes the cells of one study below its output folder."""
 
     def __init__(self, output: Path) -> None:
@@ -108,16 +108,16 @@ class Run:
         resources = {key: self.attempt(str(key), opener) for key, opener in openers.items()}
         return {key: resource for key, resource in resources.items() if resource is not None}
 
-    def figures(self, cells: Mapping[Key, Cell], *, stops: bool = False) -> dict[Key, Figures]:
+    def compute(self, cells: Mapping[Key, Cell], *, stop_on_error: bool = False) -> dict[Key, Figures]:
         """Compute every cell; one that raises a UserError is left out, and named in the report.
 
-        With ``stops`` its error ends the study.
+        With ``stop_on_error`` its error ends the study.
         """
         figures_of_cells: dict[Key, Figures] = {}
         with progress(total=len(cells), unit="cell", description="cells") as bar:
             for key, cell in cells.items():
                 compute = partial(self._figures, cell)
-                figures = compute() if stops else self.attempt(cell.name, compute)
+                figures = compute() if stop_on_error else self.attempt(cell.name, compute)
                 if figures is not None:
                     figures_of_cells[key] = figures
                     self.rows.append({"cell": cell.name, **figures})
@@ -152,13 +152,13 @@ class Run:
         return finished.figures
 
 
-def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
+def run_study(config: Any, study: Callable[[Any, StudyRun], Page]) -> int:
     """Compute a study and write its report; return 0, or 2 if something was left out (a UserError if all)."""
     from senteval_runner.report.page import Section
     from senteval_runner.run import report_name
 
     output = config.output
-    run = Run(output)
+    run = StudyRun(output)
     with log_to(output):
         page = study(config, run)
     reasons = [f"{', '.join(names)}: {reason}" for reason, names in run.left_out.items()]

@@ -29,7 +29,7 @@ from senteval_runner.evaluation_trees import open_model
 from senteval_runner.protocol.config import TaskResult, get_protocol
 from senteval_runner.report.tables import headline
 from senteval_runner.result_store import ResultStore
-from studies.runner import Cell, Run
+from studies.runner import Cell, StudyRun
 from tests.test_commands import cli_of, commands
 
 
@@ -198,12 +198,12 @@ def test_a_finished_task_is_computed_again_or_whole(tmp_path: Path, key: str, va
 @many(40)
 def test_a_finished_cell_is_computed_again_or_whole(tmp_path: Path, key: str, value: object) -> None:
     cell = Cell(name="c", identity=[1], compute=lambda work: {"acc": 0.5})
-    Run(tmp_path).figures({"c": cell})
+    StudyRun(tmp_path).compute({"c": cell})
     (record,) = (tmp_path / "cells").glob("*.json")
     values = json.loads(record.read_text())
     del values["seal"]
     write_record(record, {**values, key: value})
-    assert Run(tmp_path).figures({"c": cell}) in ({}, {"c": {"acc": 0.5}}, {"c": value})
+    assert StudyRun(tmp_path).compute({"c": cell}) in ({}, {"c": {"acc": 0.5}}, {"c": value})
     record.unlink()
 
 

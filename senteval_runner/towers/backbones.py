@@ -37,8 +37,8 @@ WHOLE_ENCODER, OWN_POOLING = "whole", "own"
 """The layer and the pooling of an encoder that is taken as a whole."""
 
 
-Unit = tuple[str, str]
-"""Layers and pooling of a row of a table; ``-1,-12`` are two layers whose vectors are put side by side."""
+Representation = tuple[str, str]
+"""Layers and a pooling, of which one vector is made; ``-1,-12`` are two layers that are put side by side."""
 
 
 def transformer_layers(count: int) -> tuple[str, ...]:
@@ -56,35 +56,35 @@ def select_layers(names: str, layers: Sequence[str], backbone: str) -> str:
     return ",".join(selection)
 
 
-def columns_of(unit: Unit) -> list[tuple[str, str]]:
-    """Return the layer and pooling of the stored vectors that a row is made of."""
-    layers, pooling = unit
+def columns_of(choice: Representation) -> list[tuple[str, str]]:
+    """Return the layer and pooling of each stored vector that is put side by side."""
+    layers, pooling = choice
     return [(layer, pooling) for layer in layers.split(",")]
 
 
-def special_places(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
-    """Return where [CLS] and [SEP] are in an encoded sentence, and notes; negative places count from its end.
+def special_positions(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
+    """Return the positions of [CLS] and [SEP] in a sentence, negative ones from its end, and notes.
 
     XLNet puts both last. A tokenizer without [CLS] (T5, GPT-2) has the first token in its place, one without
     [SEP] the last; the notes say so.
     """
     encoding = tokenizer("a", return_special_tokens_mask=True)
     ids, is_special = encoding["input_ids"], encoding["special_tokens_mask"]
-    places = {"cls": 0, "sep": -1}
+    positions = {"cls": 0, "sep": -1}
     notes = []
     # RoBERTa's <s> and </s> are its cls and sep tokens.
     for name, token_id in (("cls", tokenizer.cls_token_id), ("sep", tokenizer.sep_token_id)):
-        matches = [place for place, flag in enumerate(is_special) if flag and ids[place] == token_id]
+        matches = [position for position, flag in enumerate(is_special) if flag and ids[position] == token_id]
         if matches:
-            place = matches[-1]
-            places[name] = place if place < is_special.index(0) else place - len(ids)
+            position = matches[-1]
+            positions[name] = position if position < is_special.index(0) else position - len(ids)
         else:
-            end = "last" if places[name] else "first"
+            end = "last" if positions[name] else "first"
             notes.append(f"no [{name.upper()}] token: the {end} token stands for it")
-    return places, notes
+    return positions, notes
 
 
-def pool(hidden_BTD: Tensor, mask_BT: Tensor, places: Mapping[str, int], pooling: str) -> Tensor:
+def pool(hidden_BTD: Tensor, mask_BT: Tensor, positions: Mapping[str, int], pooling: str) -> Tensor:
     """Pool a layer by one of :data:`POOLINGS`: [B, D]; the mask is 1 at real tokens, which are in one run."""
     real_BT = mask_BT.bool()
     if pooling == "mean":
@@ -92,9 +92,9 @@ def pool(hidden_BTD: Tensor, mask_BT: Tensor, places: Mapping[str, int], pooling
         return torch.einsum("btd,bt->bd", hidden_BTD, weight_BT) / weight_BT.sum(1, keepdim=True)
     if pooling == "max":
         return hidden_BTD.masked_fill(~real_BT[:, :, None], float("-inf")).amax(1)
-    place = places[pooling]
-    first_B = mask_BT.long().argmax(1) + (mask_BT.sum(1) if place < 0 else 0)
-    return hidden_BTD[torch.arange(len(hidden_BTD), device=hidden_BTD.device), first_B + place]
+    position = positions[pooling]
+    first_B = mask_BT.long().argmax(1) + (mask_BT.sum(1) if position < 0 else 0)
+    return hidden_BTD[torch.arange(len(hidden_BTD), device=hidden_BTD.device), first_B + position]
 
 
 class Backbone:
@@ -145,20 +145,20 @@ class Backbone:
         """Return the same columns, which classifiers get, too."""
         return self.encode(sentences)
 
-    def open(self, units: Sequence[Unit], cache: Path | None, dtype: str = "float32") -> Kept:
-        """Open the columns of some rows, stored in a subfolder of ``cache`` or, without one, in memory."""
-        for _, pooling in units:
+    def open(self, choices: Sequence[Representation], cache: Path | None, dtype: str = "float32") -> Kept:
+        """Open the columns of some choices, stored in a subfolder of ``cache`` or, without one, in memory."""
+        for _, pooling in choices:
             if pooling not in self.poolings:
                 raise UserError(f"{self.name}: no pooling {pooling!r}; it has {', '.join(self.poolings)}")
-        self.units = units
-        self.columns = list(dict.fromkeys(column for unit in units for column in columns_of(unit)))
+        self.choices = choices
+        self.columns = list(dict.fromkeys(column for choice in choices for column in columns_of(choice)))
         self.dtype = dtype
         self.part = Kept(self, cache, len(self.columns), dtype)
         return self.part
 
-    def encoder(self, unit: Unit) -> OpenedEncoder:
-        """Return the columns of an opened row side by side."""
-        columns = [self.columns.index(column) for column in columns_of(unit)]
+    def encoder(self, choice: Representation) -> OpenedEncoder:
+        """Return an encoder whose vectors are the columns of an opened choice side by side."""
+        columns = [self.columns.index(column) for column in columns_of(choice)]
         return OpenedEncoder(parts=[self.part.reading(columns)])
 
 
@@ -199,7 +199,7 @@ class TransformerBackbone(Backbone):
 
     def notes(self) -> list[str]:
         """Return which tokens stand for missing ones, and where sentences are cut."""
-        _, notes = special_places(self.model.tokenizer)
+        _, notes = special_positions(self.model.tokenizer)
         return [f"{self.name}: {note}" for note in (*notes, f"cut at {self._limit()} pieces")]
 
     def _limit(self) -> int:
@@ -211,7 +211,7 @@ class TransformerBackbone(Backbone):
         """Return all columns, float32 [K, n, D]; long sentences are computed first."""
         texts = list(map(text_of, sentences))
         tokenizer = self.model.tokenizer
-        places, _ = special_places(tokenizer)
+        positions, _ = special_positions(tokenizer)
         options = {"padding": True, "truncation": True, "max_length": self._limit(), "return_tensors": "pt"}
         pieces = tokenizer(texts, truncation=False, verbose=False)["input_ids"]
         order = sorted(range(len(texts)), key=lambda i: -len(pieces[i]))
@@ -226,7 +226,7 @@ class TransformerBackbone(Backbone):
                     f"dimensions, its configuration says {len(self.layers)} of {self.dim}: not supported"
                 )
             vectors = [
-                pool(states[self.layers.index(layer)], batch["attention_mask"], places, pooling)
+                pool(states[self.layers.index(layer)], batch["attention_mask"], positions, pooling)
                 for layer, pooling in self.columns
             ]
             columns_KnD[:, rows] = torch.stack(vectors).cpu().numpy()

@@ -37,7 +37,7 @@ from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Column, Page, Score, Section, Table
 from studies.analogies.config import AnalogiesConfig
 from studies.analogies.questions import CATEGORIES, LEVELS, SEMANTIC, Analogy, questions_file, read_questions
-from studies.runner import Cell, Figures, Run, read_published, score_table
+from studies.runner import Cell, Figures, StudyRun, read_published, score_table
 
 with extra("report"):
     import pandas as pd
@@ -113,7 +113,7 @@ def summarise(questions: Sequence[Analogy], ranks: Sequence[int] | NDArray[np.in
     return {**figures, "overall": fmean(level_averages) if has_all else None}
 
 
-def score(config: AnalogiesConfig, run: Run) -> Page:
+def score(config: AnalogiesConfig, run: StudyRun) -> Page:
     """Score the models on the questions."""
     file = questions_file(config.questions)
     questions = read_questions(file)
@@ -130,7 +130,7 @@ def score(config: AnalogiesConfig, run: Run) -> Page:
         name: Cell(name=name, identity=[sha256_file(file), *model.identity], compute=partial(compute, name))
         for name, model in models.items()
     }
-    scores = run.figures(cells)
+    scores = run.compute(cells)
     averages = {name: {**figures["averages"], "All": figures["overall"]} for name, figures in scores.items()}
     sections = [Section("Accuracy (%)", [_table(averages, "published-averages.csv")])]
     for level in LEVELS:

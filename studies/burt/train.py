@@ -35,7 +35,7 @@ from studies.finetune.examples import (
 )
 from studies.finetune.tiny import MAX_LENGTH, find_backbone
 from studies.finetune.training import Head, TuningConfig, Turn, fit, save_tuned
-from studies.runner import Cell, Figures, Run
+from studies.runner import Cell, Figures, StudyRun
 
 CLASSES = {"nli": NLI_LABELS, "identification": ("different", "paraphrase"), "classification": RELATIONS}
 HELD_OUT_ROWS = 2000
@@ -124,7 +124,7 @@ def read_inference(train_files: Sequence[Path], dev_files: Sequence[Path], fract
     return ObjectiveData(draw_all(train), held_out, summary)
 
 
-def train_all(config: BurtConfig, run: Run) -> Page:
+def train_all(config: BurtConfig, run: StudyRun) -> Page:
     """Train the model, or the rows of an ablation; the page has their held-out scores."""
     if not config.objectives or len(set(config.objectives)) < len(config.objectives):
         raise UserError("--objectives: name each of nli, identification, classification at most once")
@@ -144,7 +144,7 @@ def train_all(config: BurtConfig, run: Run) -> Page:
         compute = partial(_train, row, backbone.name.spec, run.log)
         return Cell(name=name, identity=[decisive, backbone.key(), digests], compute=compute, folder=folder)
 
-    figures_by_row = run.figures({name: cell(name, row) for name, row in rows.items()})
+    figures_by_row = run.compute({name: cell(name, row) for name, row in rows.items()})
     scores = [
         [name, score, 100 * before, 100 * figures["history"][-1][score]]
         for name, figures in figures_by_row.items()

@@ -36,7 +36,7 @@ from senteval_runner.towers.transformer import Tower
 from studies.faq.config import FaqConfig, Sampling
 from studies.finetune.examples import Draw, Examples, rng
 from studies.finetune.training import in_batches, tunable_tower, tune_pairs
-from studies.runner import Cell, Figures, Run, read_published, score_table
+from studies.runner import Cell, Figures, StudyRun, read_published, score_table
 
 COLUMNS = (
     Column("Acc.", digits=1, best="high"),
@@ -185,7 +185,7 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
     return scores_QN
 
 
-def evaluate(config: FaqConfig, run: Run) -> Page:
+def evaluate(config: FaqConfig, run: StudyRun) -> Page:
     """Score every method on every set; two sets of one name are refused."""
     sets: dict[str, FaqSet] = {}
     for data in map(read_faq, dict.fromkeys(config.sets)):
@@ -194,7 +194,7 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
         sets[data.name] = data
     models = run.open_all({spec: partial(open_model, spec) for spec in config.models})
     rows: dict[str, dict[tuple[str, Sampling | None], list[Figures]]] = {name: {} for name in sets}
-    for (name, method, sampling, _), figures in run.figures(faq_cells(config, sets, models)).items():
+    for (name, method, sampling, _), figures in run.compute(faq_cells(config, sets, models)).items():
         rows[name].setdefault((method, sampling), []).append(figures)
     paper_rows = read_published(Path(__file__).with_name("published.csv")) if config.preset else {}
     sections = []

@@ -26,13 +26,13 @@ from senteval_runner.towers.backbones import (
     OWN_POOLING,
     WHOLE_ENCODER,
     Backbone,
+    Representation,
     TransformerBackbone,
-    Unit,
     open_backbone,
     select_layers,
 )
 from studies.layers.config import LayersConfig
-from studies.runner import Cell, Figures, Run, read_published, score_table
+from studies.runner import Cell, Figures, StudyRun, read_published, score_table
 
 with extra("report"):
     import pandas as pd
@@ -192,7 +192,7 @@ ROWS_PER_CLASS = 12
 """Rows that --limit leaves a class at least, if it has them: the folds need as many."""
 
 
-def evaluate(config: LayersConfig, run: Run) -> Page:
+def evaluate(config: LayersConfig, run: StudyRun) -> Page:
     """Evaluate every encoder on every task."""
     names = expand_tasks(config.tasks)
     data = data_folder(config.data)
@@ -216,8 +216,8 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
             counts = (f"{key} {len(task.splits[key]):,} of {len(y):,}" for key, y in full_task.splits.items())
             remarks.append(f"--limit, not comparable with the full task: {name}: {', '.join(counts)}")
         cells = task_cells(backbones, protocols, task, config.limit)
-        for (backbone, unit, units), figures in run.figures(cells).items():
-            scores[units].setdefault((backbone, *unit), {})[name] = figures["score"]
+        for (backbone, choice, hidden_units), figures in run.compute(cells).items():
+            scores[hidden_units].setdefault((backbone, *choice), {})[name] = figures["score"]
     remarks += [note for backbone in backbones for note in backbone.notes()]
     return page(frame(scores[0]), frame(scores[config.mlp] if config.mlp else {}), remarks)
 
@@ -229,27 +229,27 @@ def has_hidden_layer(name: str) -> bool:
 
 def task_cells(
     backbones: Sequence[Backbone], protocols: Sequence[Protocol], task: TaskData, limit: int | None
-) -> dict[tuple[str, Unit, int], Cell]:
+) -> dict[tuple[str, Representation, int], Cell]:
     """Make the cells of a task by encoder, layers and pooling, and hidden units of the classifier."""
     identity = [STORAGE, SEED, limit, data_hashes(task)]
 
-    def score(backbone: Backbone, unit: Unit, protocol: Protocol, folder: Path) -> Figures:
-        result = evaluate_task(backbone.encoder(unit), task, protocol, SEED)
+    def score(backbone: Backbone, choice: Representation, protocol: Protocol, folder: Path) -> Figures:
+        result = evaluate_task(backbone.encoder(choice), task, protocol, SEED)
         return {"score": headline(task.name, result.metrics), "dim": result.dim, "metrics": result.metrics}
 
     protocols = [protocol for protocol in protocols if not protocol.nhid or has_hidden_layer(task.name)]
     return {
-        (backbone.name, unit, protocol.nhid): Cell(
-            name=f"{backbone.name}: {' '.join(unit)}, {task.name}{', MLP' if protocol.nhid else ''}",
-            identity=[*backbone.identity, *unit, dataclasses.asdict(protocol), *identity],
-            compute=partial(score, backbone, unit, protocol),
+        (backbone.name, choice, protocol.nhid): Cell(
+            name=f"{backbone.name}: {' '.join(choice)}, {task.name}{', MLP' if protocol.nhid else ''}",
+            identity=[*backbone.identity, *choice, dataclasses.asdict(protocol), *identity],
+            compute=partial(score, backbone, choice, protocol),
         )
         for backbone, protocol in product(backbones, protocols)
-        for unit in backbone.units
+        for choice in backbone.choices
     }
 
 
-def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
+def open_backbones(config: LayersConfig, run: StudyRun) -> list[Backbone]:
     """Open all backbones, then the encoders taken whole, under distinct names; some may be left out.
 
     Only the layers and poolings that the options name are computed and stored; one that a backbone lacks is

@@ -35,7 +35,7 @@ from studies.finetune.examples import Examples, Stream, digest, draw_all, draw_f
 from studies.finetune.tiny import find_backbone
 from studies.finetune.training import HEADS, Features, Head, TuningConfig, Turn, fit, save_tuned
 from studies.multitask.config import MultitaskConfig
-from studies.runner import Cell, Figures, Run, read_published, score_table
+from studies.runner import Cell, Figures, StudyRun, read_published, score_table
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
 TASKS: dict[str, TaskName] = {"SA": "sst", "P": "quora", "STS": "sts", "NLI": "nli"}
@@ -164,7 +164,7 @@ BEST = 3
 """The number of configurations that are scored on test (SEQ-MT, Table 2)."""
 
 
-def train_all(config: MultitaskConfig, run: Run) -> Page:
+def train_all(config: MultitaskConfig, run: StudyRun) -> Page:
     """Train every configuration; the three that are best on dev are scored on test."""
     names = [name.strip() for name in config.stages]
     prefixes = dict.fromkeys(start for name in names for start in accumulate(name.split("-"), "{}-{}".format))
@@ -187,9 +187,9 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
         compute = partial(_test, config.output / folders[name], parse_stages(name), tasks, config.seed)
         return Cell(name=f"{name}, test", identity=identity, compute=compute)
 
-    figures_of_stages = run.figures({name: train_cell(name, folder) for name, folder in folders.items()})
+    figures_of_stages = run.compute({name: train_cell(name, folder) for name, folder in folders.items()})
     dev = {name: figures_of_stages[name] for name in names if name in figures_of_stages}
-    test = run.figures({name: test_cell(name) for name in best(dev)})
+    test = run.compute({name: test_cell(name) for name in best(dev)})
     table_1, table_2 = (
         read_published(Path(__file__).with_name(f"published-table-{number}.csv")) for number in (1, 2)
     )

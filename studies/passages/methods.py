@@ -31,7 +31,7 @@ from studies.passages.ranker import (
     score,
     train_scorer,
 )
-from studies.runner import Cell, Figures, Run, read_published, score_table
+from studies.runner import Cell, Figures, StudyRun, read_published, score_table
 
 Label = tuple[str, str, str]
 """Model, feature and scorer of a row."""
@@ -61,7 +61,7 @@ class Method(NamedTuple):
     """Scores the test questions, and adds figures; gets set, seed and a folder for unfinished work."""
 
 
-def rank(config: PassagesConfig, run: Run) -> Page:
+def rank(config: PassagesConfig, run: StudyRun) -> Page:
     """Rank with every method on every set."""
     digests: dict[str, str] = {}
 
@@ -89,7 +89,7 @@ def rank(config: PassagesConfig, run: Run) -> Page:
         for seed in range(method.seeds)
     }
     rows: dict[str, dict[Label, list[Figures]]] = {data.name: {} for data in sets}
-    for (name, label, _), figures in run.figures(cells).items():
+    for (name, label, _), figures in run.compute(cells).items():
         rows[name].setdefault(label, []).append(figures)
     sections = []
     for data in sets:
@@ -107,7 +107,7 @@ def counts(data: PassageSet) -> Iterator[str]:
         yield f"{split}: {len(questions):,} questions, {len(relevant_K):,} candidates, {relevant}"
 
 
-def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
+def make_methods(config: PassagesConfig, run: StudyRun) -> list[Method]:
     """Make all methods whose model can be opened, in the order of the tables."""
     training = {name: getattr(config, name) for name in ("epochs", "learning_rate", "margin")}
 

@@ -30,7 +30,7 @@ from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.report.page import Column, Page, Section
 from studies.finetune.examples import PER_CLASS, Examples, digest, draw_all, split_phrases
 from studies.finetune.training import is_tunable, tunable_tower, tune_pairs
-from studies.runner import Cell, Figures, Run, read_published, score_table
+from studies.runner import Cell, Figures, StudyRun, read_published, score_table
 from studies.similarity.config import SimilarityConfig
 
 STS_TASKS = [name for name in tasks_in("sts7") if TASKS[name].kind == "cosine"]
@@ -61,7 +61,7 @@ class SimilaritySet:
     """Returns a model's figures by column of the table; gets a folder for unfinished work."""
 
 
-def score(config: SimilarityConfig, run: Run) -> Page:
+def score(config: SimilarityConfig, run: StudyRun) -> Page:
     """Score every model on every set that the options name."""
     if not (config.words or config.data or config.phrases or config.semeval2013):
         raise UserError("nothing to compare: give --words, --data, --phrases or --semeval2013")
@@ -82,7 +82,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
         if pairs.name != SEMEVAL or is_tunable(model)
     }
     rows: dict[str, Figures] = {}
-    for (spec, _), figures in run.figures(cells).items():
+    for (spec, _), figures in run.compute(cells).items():
         rows.setdefault(spec, {}).update(figures)
     file = Path(__file__).with_name(f"published-{config.published}.csv")
     paper_rows = read_published(file) if config.published else {}

@@ -25,7 +25,7 @@ from senteval_runner.evaluation import read_tasks
 from senteval_runner.report.page import Page, Section
 from senteval_runner.result_store import stored_results
 from senteval_runner.results import write_csv
-from studies.runner import Cell, Figures, Run
+from studies.runner import Cell, Figures, StudyRun
 from studies.views.config import Scale, ViewsConfig
 from studies.views.report import SystemScores, sections_of
 from studies.views.systems import System, all_systems, options_table, reference, training, training_options
@@ -115,7 +115,7 @@ def code_version() -> str:
     return __version__ if commit.returncode else commit.stdout.strip()
 
 
-def compare(config: ViewsConfig, run: Run) -> Page:
+def compare(config: ViewsConfig, run: StudyRun) -> Page:
     """Train and score what is missing; write rows.csv, and return the page."""
     for trees in config.trees:
         TreeCache.open(trees)  # refused now, not by every training
@@ -136,7 +136,7 @@ def compare(config: ViewsConfig, run: Run) -> Page:
         for system, scale in product(systems, config.scales)
     }
     by_scale: dict[Scale, dict[str, list[SystemScores]]] = {scale: {} for scale in config.scales}
-    for (system, scale), figures in run.figures(cells, stops=True).items():
+    for (system, scale), figures in run.compute(cells, stop_on_error=True).items():
         folder = config.output / system.score_folder(scale)
         [model] = read_json(folder / "results.json")["models"].values()
         results = stored_results(folder, f"{model['key']}-{config.protocol}-")

@@ -10,7 +10,7 @@ import pytest
 from runtime.cli import configuration
 from runtime.errors import UserError
 from senteval_runner.report.page import Page, Section
-from studies.runner import Cell, Figures, Run, check_inputs, run_study
+from studies.runner import Cell, Figures, StudyRun, check_inputs, run_study
 
 
 @configuration
@@ -37,15 +37,15 @@ def refuse(work: Path) -> Figures:
 
 
 def test_finished_cells_are_kept_and_a_damaged_one_is_computed_again(tmp_path: Path) -> None:
-    figures = Run(tmp_path).figures({1: cell("a", 0.5), 2: cell("b", 1)})
+    figures = StudyRun(tmp_path).compute({1: cell("a", 0.5), 2: cell("b", 1)})
     assert figures == {1: {"value": 0.5}, 2: {"value": 1}}
     assert not list((tmp_path / "unfinished").iterdir())
     finished_cells = {1: cell("a", refuse), 2: cell("b", refuse)}
-    assert Run(tmp_path).figures(finished_cells) == figures
+    assert StudyRun(tmp_path).compute(finished_cells) == figures
     for record in (tmp_path / "cells").iterdir():
         record.write_text(record.read_text().replace("0.5", "0.6"))
-    run = Run(tmp_path)
-    assert run.figures(finished_cells) == {2: {"value": 1}} and run.left_out == {"no such data": ["a"]}
+    run = StudyRun(tmp_path)
+    assert run.compute(finished_cells) == {2: {"value": 1}} and run.left_out == {"no such data": ["a"]}
 
 
 def test_a_cell_with_a_folder_vouches_for_its_files(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_a_cell_with_a_folder_vouches_for_its_files(tmp_path: Path) -> None:
         return {}
 
     def trained(rate: float) -> tuple[dict[int, Figures], str]:
-        run = Run(tmp_path)
-        figures = run.figures({0: Cell(name="a", identity=[rate], compute=train, folder="model")})
+        run = StudyRun(tmp_path)
+        figures = run.compute({0: Cell(name="a", identity=[rate], compute=train, folder="model")})
         return figures, str(run.left_out)
 
     assert trained(1) == trained(1) == ({0: {}}, "{}")
@@ -67,9 +67,9 @@ def test_a_cell_with_a_folder_vouches_for_its_files(tmp_path: Path) -> None:
     assert trained(1)[0] == {} and "weights.safetensors: damaged" in trained(1)[1]
 
 
-def toy(config: ToyConfig, run: Run) -> Page:
+def toy(config: ToyConfig, run: StudyRun) -> Page:
     cells = {n: cell(f"cell {n}", n * config.rate) for n in range(3)} if config.rate else {}
-    figures = run.figures(cells | {9: cell("9", refuse)}).values()
+    figures = run.compute(cells | {9: cell("9", refuse)}).values()
     return Page("Toy", [Section("Values", [str(sum(row["value"] for row in figures))])])
 
 

@@ -14,7 +14,7 @@ from senteval_runner.towers.backbones import (
     TransformerBackbone,
     open_backbone,
     open_layers,
-    special_places,
+    special_positions,
     transformer_folder,
 )
 from senteval_runner.towers.transformer import load_tower
@@ -29,10 +29,10 @@ SENTENCES = [text.split() for text in TEXTS]
 FAMILIES = ("bert", "roberta", "xlnet")
 
 
-def loop_pool(rows: list[list[float]], places: dict[str, int], name: str) -> list[float]:
+def loop_pool(rows: list[list[float]], positions: dict[str, int], name: str) -> list[float]:
     """One sentence without padding, in plain Python."""
-    if name in places:
-        return rows[places[name]]
+    if name in positions:
+        return rows[positions[name]]
     columns = list(zip(*rows, strict=True))
     return [sum(column) / len(column) if name == "mean" else max(column) for column in columns]
 
@@ -54,18 +54,18 @@ def test_backbones_equal_a_loop(models, family, monkeypatch) -> None:
 
     monkeypatch.setattr(backbones, "BATCH", 4)
     backbone = backbone_of(models[family])
-    places, missing = special_places(backbone.model.tokenizer)
-    assert tuple(places.values()) == ((-1, -2) if family == "xlnet" else (0, -1)) and not missing
+    positions, missing = special_positions(backbone.model.tokenizer)
+    assert tuple(positions.values()) == ((-1, -2) if family == "xlnet" else (0, -1)) and not missing
     vectors = backbone.encode(TEXTS)
     assert vectors.shape == (16, len(TEXTS), 16) and vectors.dtype == np.float32
     oracle = AutoModel.from_pretrained(models[family]).double().eval()
-    for place, text in enumerate(TEXTS):
+    for position, text in enumerate(TEXTS):
         ids = torch.tensor([backbone.model.tokenizer(text)["input_ids"]])
         with torch.no_grad():
             states = oracle(ids, output_hidden_states=True).hidden_states
         for column, (layer, name) in enumerate(backbone.columns):
             rows = states[0 if layer == "emb" else int(layer)][0].tolist()
-            np.testing.assert_allclose(vectors[column, place], loop_pool(rows, places, name), atol=2e-5)
+            np.testing.assert_allclose(vectors[column, position], loop_pool(rows, positions, name), atol=2e-5)
 
 
 def test_long_sentences_are_cut(models) -> None:
@@ -102,16 +102,16 @@ def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path) 
     assert model.name == "bert -1,-3 mean"
     second = layers_of("-1,-3", "mean")
     assert (
-        second.identity == model.identity and second.parts[0].store("encode").places
+        second.identity == model.identity and second.parts[0].store("encode").positions
     )  # one choice, two spellings
     for other in (layers_of("-1", "mean"), layers_of("-3,-1", "mean"), layers_of("top,bottom", "cls")):
-        assert other.identity != model.identity and not other.parts[0].store("encode").places
+        assert other.identity != model.identity and not other.parts[0].store("encode").positions
 
 
 def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path) -> None:
     words, bert = tmp_path / "words.txt", models["bert"]
     words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
     for spec, backbone in ((str(words), open_backbone(str(words))), (bert, Backbone(named(bert)))):
-        backbone.open([(unit := ("whole", "own"))], None)
-        vectors = backbone.encoder(unit).encode(SENTENCES)
+        backbone.open([(choice := ("whole", "own"))], None)
+        vectors = backbone.encoder(choice).encode(SENTENCES)
         np.testing.assert_allclose(vectors, open_model(spec).encode(SENTENCES), atol=1e-6)

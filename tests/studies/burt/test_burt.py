@@ -15,7 +15,7 @@ from studies.burt import train
 from studies.burt.config import Ablation, BurtConfig
 from studies.burt.train import GRIDS, one_round, read_data, steps_per_epoch, train_all, variants
 from studies.finetune.examples import Examples, split_phrases, usable_phrases
-from studies.runner import Run, read_published, run_study
+from studies.runner import StudyRun, read_published, run_study
 from tests.fixtures.processes import ROOT
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
 
@@ -168,6 +168,6 @@ def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path
     folders = [row.output.name for rows in blocks for row in rows.values()]
     assert len(folders) == 18 and len(set(folders)) == 15 and folders.count("full") == 4
     with pytest.raises(UserError, match="no backbone: give --backbone"):
-        train_all(BurtConfig(output=tmp_path, nli=(tmp_path,)), Run(tmp_path))
+        train_all(BurtConfig(output=tmp_path, nli=(tmp_path,)), StudyRun(tmp_path))
     with pytest.raises(UserError, match="--ablation pooling sets --negatives itself"):
         variants(BurtConfig(output=tmp_path, ablation="pooling", negatives=5))

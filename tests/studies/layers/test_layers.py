@@ -1,4 +1,4 @@
-"""A layer study: units, tables worked by hand, kill and resume, the preset, wrong input."""
+"""A layer study: representations, tables worked by hand, kill and resume, the preset, wrong input."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ from studies.layers.evaluate import (
     pooling_table,
 )
 from studies.layers.evaluate import evaluate as layers
-from studies.runner import Run, read_presets, read_published, run_study
+from studies.runner import StudyRun, read_presets, read_published, run_study
 from tests.fixtures.senteval import write_word_vectors
 from tests.fixtures.transformers import WORDS, build
 
@@ -169,7 +169,7 @@ def test_a_study_of_layers_word_vectors_and_a_sentence_encoder(
     protocol = lambda name, **options: replace(get_protocol(name, **options), kfold=2, max_epoch=4)  # noqa: E731
     monkeypatch.setattr(evaluate, "get_protocol", protocol)
     figures = run(config)
-    # two BERTs with five units and two poolings, three whole encoders; two tasks, one of them twice
+    # two BERTs with five choices of layers, two poolings; three whole encoders; two tasks, one twice
     assert len(figures) == (2 * 5 * 2 + 3) * (2 + 1)
     assert {cell["dim"] for cell in figures.values()} == {3, 5, 16, 32}
     text = (tmp_path / "report/report.md").read_text()
@@ -203,5 +203,5 @@ def test_the_preset_reads_every_layer_for_the_papers_tasks(tmp_path: Path) -> No
     config = LayersConfig(**read_presets(LayersConfig)["paper"])
     assert set(evaluate.expand_tasks(config.tasks)) == PUBLISHED_TASKS
     bert = build(tmp_path / "bert", "bert", layers=12, width=4)
-    (backbone,) = evaluate.open_backbones(replace(config, backbones=(str(bert),)), Run(tmp_path / "log"))
-    assert len(backbone.units) == 56 and backbone.units[-1] == ("-1,-12", "max")
+    (backbone,) = evaluate.open_backbones(replace(config, backbones=(str(bert),)), StudyRun(tmp_path / "log"))
+    assert len(backbone.choices) == 56 and backbone.choices[-1] == ("-1,-12", "max")

@@ -99,7 +99,7 @@ def test_published_rows_stand_below_the_set_they_belong_to(world: Path) -> None:
 
 def test_the_preset_has_the_papers_methods(world: Path, bert: str) -> None:
     values = read_presets(PassagesConfig)["paper"]
-    run = methods.Run(world / "out")
+    run = methods.StudyRun(world / "out")
     at_hand = PassagesConfig(**{**values, "backbones": (bert, bert + "/"), "cross": (bert,)})
     methods_of_the_paper = methods.make_methods(at_hand, run)
     # BM25, two encoders x (cosine, bilinear, uv and all four under two scorers), cross-encoder
