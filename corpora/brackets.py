@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from corpora.inputs import ReadMeter, text_lines
-from corpora.text import CHAIN, Sentence, Span
+from corpora.text import CHAIN_JOINER, Sentence, Span
 from runtime.errors import UserError
 from runtime.files import atomic_path, output_file
 
@@ -72,8 +72,10 @@ def read_tree(text: str, *, where: str = "tree") -> Sentence:
             label, start = open_phrases.pop()
             if not label.startswith("-"):  # NP-SBJ-1=2 is NP; -LRB- stays
                 label = re.split(r"[-=|]", label, maxsplit=1)[0]
-            if label and CHAIN in f":{label}:":
-                raise UserError(f"{where}: a label {label[:40]!r}, but {CHAIN} joins labels; rename it")
+            if label and CHAIN_JOINER in f":{label}:":
+                raise UserError(
+                    f"{where}: a label {label[:40]!r}, but {CHAIN_JOINER} joins labels; rename it"
+                )
             if start < len(words) and (open_phrases or label not in _WRAPPERS):
                 nodes.append((start, len(words), label))
         elif not word:
@@ -91,7 +93,7 @@ def read_tree(text: str, *, where: str = "tree") -> Sentence:
         chains.setdefault((start, end), []).append(label)
     chains.setdefault((0, len(words)), [""])
     preorder = sorted(chains, key=lambda span: (span[0], -span[1]))
-    spans = tuple((start, end, CHAIN.join(chains[start, end])) for start, end in preorder)
+    spans = tuple((start, end, CHAIN_JOINER.join(chains[start, end])) for start, end in preorder)
     return Sentence(tuple(words), tags=tuple(tags), spans=spans)
 
 
@@ -101,7 +103,7 @@ def write_tree(sentence: Sentence) -> str:
     ends_at: Counter[int] = Counter()
     for start, end, chain in sentence.spans or ():
         is_wrapper = not chain and end - start == len(sentence.tokens)
-        labels = [] if is_wrapper else chain.split(CHAIN)
+        labels = [] if is_wrapper else chain.split(CHAIN_JOINER)
         labels_at[start] += labels
         ends_at[end] += len(labels)
     pieces = []

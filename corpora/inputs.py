@@ -173,13 +173,13 @@ def as_file(spec: str) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "standard-input")
-        with readable(Path(spec), stream=True) as stream, open(copy, "wb") as target:
+        with open_text(Path(spec), stream=True) as stream, open(copy, "wb") as target:
             shutil.copyfileobj(stream, target)
         yield str(copy)
 
 
 @contextlib.contextmanager
-def readable(
+def open_text(
     path: Path, *, stream: bool = False, meter: ReadMeter | None = None
 ) -> Iterator[io.BufferedReader]:
     """Open a text, compressed or not; a file that is missing, damaged, not regular or no text is refused.
@@ -245,9 +245,9 @@ def _foreign_format(head: bytes) -> str | None:
 def read_lines(
     path: Path, max_bytes: int = MAX_LINE_BYTES, *, stream: bool = False, meter: ReadMeter | None = None
 ) -> Iterator[Line]:
-    """Yield the lines of a file (:func:`readable`); a file whose lines end in CR alone is refused."""
+    """Yield the lines of a file (:func:`open_text`); a file whose lines end in CR alone is refused."""
     limit = len(BOM_UTF8) + max_bytes + len(b"\r\n")
-    with readable(path, stream=stream, meter=meter) as text:
+    with open_text(path, stream=stream, meter=meter) as text:
         start = text.peek()
         if b"\r" in start[:-1] and b"\n" not in start:
             raise UserError(f"{path}: its lines end in CR alone; convert it (tr '\\r' '\\n')")

@@ -26,7 +26,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from corpora.inputs import ReadMeter, list_files, relative_name, stem
-from corpora.text import Corpus, Document, corpus_of_files, in_pieces, text_corpus
+from corpora.text import Corpus, Document, corpus_of_files, split_document, text_corpus
 from runtime.errors import UserError, did_you_mean
 
 CORPUS_NAMES = ("books", "umbc")
@@ -96,7 +96,7 @@ def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int 
         name = relative_name(path, file)
         if kind == "conllu":
             return read_conllu(file, name=name, meter=meter)
-        return in_pieces(f"{name}#0", read_brackets(file, meter=meter))
+        return split_document(f"{name}#0", read_brackets(file, meter=meter))
 
     settings = {"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"}
     return corpus_of_files(path, files, documents_of, settings, limit)

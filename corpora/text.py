@@ -18,7 +18,7 @@ from corpora.inputs import ReadMeter, input_hash, list_files, read_lines, relati
 from runtime.errors import UserError
 from runtime.process import cached_property
 
-MAX_PIECE = 8192
+MAX_SENTENCES = 8192
 """Most sentences in a :class:`Document`; longer ones arrive in pieces, to bound memory."""
 # spaCy strips prefixes and suffixes one at a time, which is quadratic in the length of a run without white
 # space. No English word is this long, so longer runs are cut into tokens of this many characters without it.
@@ -31,7 +31,7 @@ MAX_LEXEMES = 1_000_000
 Tokens = tuple[str, ...]
 Span = tuple[int, int, str]
 """First word, one past the last word, label."""
-CHAIN = "::"
+CHAIN_JOINER = "::"
 """Stands between the labels of a unary chain, outermost first."""
 
 
@@ -69,7 +69,7 @@ class Tokenizer:
         self._nlp: Any = spacy.blank("en", vocab=vocab)
         self._split: Any = self._nlp.add_pipe("sentencizer")
 
-    def line(self, text: str) -> Tokens:
+    def tokenize(self, text: str) -> Tokens:
         """Return the tokens of one sentence; ``("",)`` for text without any."""
         return tuple(original_words(text, self._words(normalise_text(text)))) or ("",)
 
@@ -87,7 +87,7 @@ class Tokenizer:
         written_words = iter(original_words(text, itertools.chain.from_iterable(sentences)))
         return [tuple(itertools.islice(written_words, len(sentence))) for sentence in sentences if sentence]
 
-    def split(self, text: str) -> list[str]:
+    def split_sentences(self, text: str) -> list[str]:
         """Return the sentences of running text as they are written, but for white space."""
         text = " ".join(text.split())
         if not _SEVERAL_SENTENCES.search(text) or _LONG_RUN.search(text):
@@ -197,11 +197,11 @@ class Corpus:
             raise UserError(f"{self.path or self.name}: holds no sentences ({self.describe()})")
 
 
-def in_pieces(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Document]:
-    """Yield one document in pieces of at most :data:`MAX_PIECE` sentences; none if it has no sentences."""
+def split_document(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Document]:
+    """Yield a document in pieces of at most :data:`MAX_SENTENCES` sentences, none if it has no sentences."""
     remaining_sentences = iter(sentences)
     is_continuation = False
-    while piece := tuple(itertools.islice(remaining_sentences, MAX_PIECE)):
+    while piece := tuple(itertools.islice(remaining_sentences, MAX_SENTENCES)):
         yield Document(identifier, piece, is_continuation)
         is_continuation = True
 
@@ -215,7 +215,7 @@ def sentences_of_file(
             yield None
             continue
         text = clean(line.text)
-        sentences = tokenizer.sentences(text) if tokenizer.is_running else [tokenizer.line(text)]
+        sentences = tokenizer.sentences(text) if tokenizer.is_running else [tokenizer.tokenize(text)]
         for number, tokens in enumerate(sentences, start=1):
             # In running text only the sentences with replaced or cut words carry the line's marks.
             has_mark = not tokenizer.is_running or "\ufffd" in "".join(tokens)
@@ -250,7 +250,7 @@ def text_corpus(
         for is_blank, block in itertools.groupby(sentences, key=lambda sentence: sentence is None):
             if not is_blank:
                 identifier = f"{relative_name(path, file)}#{next(numbers)}"
-                yield from in_pieces(identifier, filter(None, block))
+                yield from split_document(identifier, filter(None, block))
 
     settings = {"reader": "text-1", "format": format, "tokenizer": tokenizer.identity, **settings}
     return corpus_of_files(path, list_files(path, suffix), documents_of, settings, limit, name)

@@ -26,7 +26,7 @@ from corpora.inputs import bad_row, check_header, input_hash, parse_number, stem
 from runtime.errors import UserError
 from runtime.files import json_digest, parse_json
 
-FORMS = "anchor, positive and perhaps negative, negative_2 …; or sentence1, sentence2 and score or label"
+COLUMNS = "anchor, positive and perhaps negative, negative_2 …; or sentence1, sentence2 and score or label"
 _ANCHORS, _POSITIVES = ("anchor", "query", "question"), ("positive", "relevant", "answer")
 _GRADES = ("score", "label")
 _Cells = Mapping[str, Any]
@@ -73,10 +73,10 @@ class PairSet:
         Rows that share a sentence, however far round, stay together. Where so many do that hardly any can be
         held out, it is a UserError.
         """
-        group_of_text = connect(example.sentences for example in self.examples)
+        group_of_text = connected_groups(example.sentences for example in self.examples)
         rows_of_group: dict[int, list[int]] = {}
         for row, example in enumerate(self.examples):
-            rows_of_group.setdefault(group_of_text[same(example.sentences[0])], []).append(row)
+            rows_of_group.setdefault(group_of_text[text_key(example.sentences[0])], []).append(row)
         wanted, held_out = max(1, round(share * len(self))), set[int]()
         for group in random.Random(seed).sample(sorted(rows_of_group), len(rows_of_group)):
             if len(held_out) + len(rows_of_group[group]) <= wanted:
@@ -92,20 +92,23 @@ class PairSet:
 
     def without(self, other: "PairSet") -> "PairSet":
         """Return the pairs that share no sentence with another set."""
-        theirs = set(map(same, other.sentences()))
-        kept = [each for each in self.examples if theirs.isdisjoint(map(same, each.sentences))]
+        theirs = set(map(text_key, other.sentences()))
+        kept = [each for each in self.examples if theirs.isdisjoint(map(text_key, each.sentences))]
         if not kept:
             raise UserError(f"{', '.join(self.names)}: every row has a sentence of {', '.join(other.names)}")
         return PairSet(kept, self.names, self.sha256)
 
 
-def same(text: str) -> str:
-    """Return what a sentence shares with its copies: capitals, white space and print forms do not count."""
+def text_key(text: str) -> str:
+    """Return the key by which copies are found: capitals, white space and print forms do not count."""
     return " ".join(normalise_text(text).split()).casefold()
 
 
-def connect(rows: Iterable[Sequence[str]]) -> dict[str, int]:
-    """Number sentences, by :func:`same`, so that those of one row, and of rows that share one, are equal."""
+def connected_groups(rows: Iterable[Sequence[str]]) -> dict[str, int]:
+    """Return the number of each sentence's group: rows that share a sentence are in one group.
+
+    Keys are those of :func:`text_key`.
+    """
     parent: dict[str, str] = {}
 
     def root(text: str) -> str:
@@ -115,7 +118,7 @@ def connect(rows: Iterable[Sequence[str]]) -> dict[str, int]:
         return text
 
     for texts in rows:
-        first, *others = map(same, texts)
+        first, *others = map(text_key, texts)
         for other in others:
             parent[root(other)] = root(first)
     roots = {text: root(text) for text in list(parent)}
@@ -123,7 +126,7 @@ def connect(rows: Iterable[Sequence[str]]) -> dict[str, int]:
     return {text: number[top] for text, top in roots.items()}
 
 
-def read_pairs(files: Sequence[Path], *, may_repeat: bool = False) -> PairSet:
+def read_training_pairs(files: Sequence[Path], *, may_repeat: bool = False) -> PairSet:
     """Read files of pairs, all of one form; with ``may_repeat`` a sentence may be its own positive."""
     examples: list[Example] = []
     for path in files:
@@ -135,7 +138,9 @@ def read_pairs(files: Sequence[Path], *, may_repeat: bool = False) -> PairSet:
                 raise bad_row(path, line, "two different sentences", first)
             if (examples[-1].grade is None) != (examples[0].grade is None):
                 other = f"the first row of {files[0]}"
-                raise UserError(f"{path}:{line}: has other columns than {other}; all need one form ({FORMS})")
+                raise UserError(
+                    f"{path}:{line}: has other columns than {other}; all need one form ({COLUMNS})"
+                )
         if len(examples) == before:
             raise UserError(f"{path}: holds no rows")
     pairs = PairSet(examples, list(map(str, files)), json_digest([input_hash(p, [p]) for p in files], 64))
@@ -196,9 +201,9 @@ def _example(path: Path, line: int, cells: _Cells) -> Example:
     )
     columns = f"{path}:{line}: columns {', '.join(map(str, cells)) or 'none'}"
     if not (is_pair or is_graded):
-        raise UserError(f"{columns}; needs {FORMS}")
+        raise UserError(f"{columns}; needs {COLUMNS}")
     if is_pair + is_graded > 1 or (len(anchors) + len(positives) > 2 if is_pair else len(grades) > 1):
-        raise UserError(f"{columns}: some mean the same; leave one form ({FORMS})")
+        raise UserError(f"{columns}: some mean the same; leave one form ({COLUMNS})")
     if is_pair:
         negatives = [name for name in cells if name.startswith("negative") and cells[name] not in ("", None)]
         names = (anchors[0], positives[0], *negatives)

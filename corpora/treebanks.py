@@ -15,7 +15,7 @@ from typing import Literal
 
 from corpora.characters import normalise_text
 from corpora.inputs import Line, ReadMeter, text_lines
-from corpora.text import Document, Sentence, in_pieces
+from corpora.text import Document, Sentence, split_document
 from runtime.errors import UserError
 from runtime.files import atomic_path, output_file
 
@@ -56,7 +56,7 @@ def read_conllu(
     """
     sentences = _numbered_sentences(path, tags, meter)
     for (number, identifier), group in itertools.groupby(sentences, key=itemgetter(0)):
-        yield from in_pieces(
+        yield from split_document(
             identifier or f"{name or path.name}#{number}", (sentence for _, sentence in group)
         )
 

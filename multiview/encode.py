@@ -156,7 +156,7 @@ class SentenceInput:
         else:
             self.texts = list(sentences_of(path))
             if split:
-                parts = [*map(Tokenizer("spacy").split, self.texts)]
+                parts = [*map(Tokenizer("spacy").split_sentences, self.texts)]
                 self.texts, self._ends = [*chain(*parts)], [*accumulate(map(len, parts))]
             if not self.texts:
                 raise UserError(f"{path}: empty")

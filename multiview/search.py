@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
 from corpora.inputs import STANDARD_INPUT
-from corpora.ranking.queries import read_queries, report
+from corpora.ranking.queries import read_queries, report_lines
 from corpora.sentences import describe_value
 from multiview.encode import SentenceInput, VectorOptions, sentences_of
 from runtime import __version__
@@ -224,7 +224,7 @@ def main(config: SearchConfig) -> None:
 
     if config.queries is not None:
         data = read_queries(config.queries, list(map(corpus.text, range(len(corpus)))))
-        for name, finding in report(data, {config.model: (encode_queries(data.queries), corpus_ND)}):
+        for name, finding in report_lines(data, {config.model: (encode_queries(data.queries), corpus_ND)}):
             print(f"{name:10} {finding}")
         return
     judge = None

@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from corpora.ranking.queries import QuerySet, read_queries, report
+from corpora.ranking.queries import QuerySet, read_queries, report_lines
 from multiview.config import LAPTOP, TrainConfig, find_trees, preset
 from parsing.costs import PAPER_SENTENCES, SAMPLE, paper_cost
 from runtime.cli import LOGGER, Command, Estimate, log_to
@@ -169,7 +169,7 @@ def report_queries(queries: QuerySet, config: TrainConfig) -> None:
         name: (encoder.encode(queries.queries), encoder.encode(queries.texts))
         for name, encoder in encoders.items()
     }
-    for label, finding in report(queries, vectors):
+    for label, finding in report_lines(queries, vectors):
         logging.getLogger(LOGGER).info("%-10s %s", label, finding)
 
 
@@ -244,7 +244,7 @@ def dry_run(config: TrainConfig, trainer: Trainer, facts: Mapping[str, str] | No
 def calibrate(trainer: Trainer) -> tuple[float, int]:
     """Take a few steps; return steps per second, and the sentences of the largest step."""
     from runtime.device import torch_threads
-    from runtime.training_step import read_measures
+    from runtime.training_step import read_metrics
 
     sentences: list[int] = []
     seconds: list[float] = []
@@ -253,7 +253,7 @@ def calibrate(trainer: Trainer) -> tuple[float, int]:
         for number, step in enumerate(trainer.steps.stream(jobs), start=1):
             start = time.perf_counter()
             # Read, since the rate is that of work done, not of work queued.
-            read_measures([trainer.step(trainer.position, step)], number, "--name")
+            read_metrics([trainer.step(trainer.position, step)], number, "--name")
             seconds.append(time.perf_counter() - start)
             sentences.append(step.sentences)
             bar.update(1)

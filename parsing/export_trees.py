@@ -24,7 +24,7 @@ from unicodedata import normalize
 from tyro.conf import Positional
 
 from corpora.brackets import write_brackets
-from corpora.text import Document, Sentence, in_pieces
+from corpora.text import Document, Sentence, split_document
 from corpora.treebanks import write_conllu
 from corpora.universal import mend_tree
 from runtime.cli import Command, configuration
@@ -114,7 +114,7 @@ def cached_documents(cache: TreeCache) -> Iterator[Document]:
 
     starts = cache.documents().tolist()
     for name, start, stop in zip(cache.document_ids(), starts[:-1], starts[1:], strict=True):
-        yield from in_pieces(name, (s.annotation() for s in cached_sentences(cache, start, stop)))
+        yield from split_document(name, (s.annotation() for s in cached_sentences(cache, start, stop)))
 
 
 DESCRIPTION = "Write the trees of a cache as CoNLL-U and brackets."

@@ -18,7 +18,7 @@ import numpy as np
 
 from corpora.brackets import bracket_form, read_brackets
 from corpora.inputs import input_hash
-from corpora.text import Document, Sentence, in_pieces
+from corpora.text import Document, Sentence, split_document
 from corpora.treebanks import read_conllu
 from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME, Batch, DependencyParse, ids_of
 from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, write_shard
@@ -98,7 +98,7 @@ def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
     """
     trees = iter(() if ptb is None else _checked_brackets(ptb))
     if conllu is None:
-        yield from in_pieces("brackets", trees)
+        yield from split_document("brackets", trees)
         return
     row = 0
     for document in read_conllu(conllu):

@@ -146,7 +146,7 @@ def _constituents(doc: Doc, places: Places, sentences: list[ParsedSentence]) -> 
     """Make the record of a document's constituents that benepar's extensions read."""
     from benepar.integrations.spacy_extensions import ConstituentData
 
-    from corpora.text import CHAIN
+    from corpora.text import CHAIN_JOINER
 
     bounds = [0, *(words[0] for words in places[1:]), len(doc)]
     rows: list[tuple[int, int, str]] = [] if places else [(0, len(doc), "")]
@@ -164,7 +164,7 @@ def _constituents(doc: Doc, places: Places, sentences: list[ParsedSentence]) -> 
     first_row = np.full(len(doc), -1)  # by the first token
     for row, start in reversed(list(enumerate(starts))):
         first_row[start] = row
-    chains = [tuple(name.split(CHAIN)) if name else () for name in distinct_names.tolist()]
+    chains = [tuple(name.split(CHAIN_JOINER)) if name else () for name in distinct_names.tolist()]
     return ConstituentData(np.array(starts), np.array(ends), ids, first_row, chains)
 
 

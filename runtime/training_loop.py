@@ -36,7 +36,7 @@ from runtime.errors import UserError
 from runtime.files import atomic_path
 from runtime.progress import Bar, progress
 from runtime.training_state import Checkpoint, Checkpoints, Position, Row, TrainingState, load_parameters
-from runtime.training_step import AnyBatch, AnyJob, Measures, Steps, read_measures
+from runtime.training_step import AnyBatch, AnyJob, StepMetrics, Steps, read_metrics
 
 log = logging.getLogger(LOGGER)
 LOG = "log.jsonl"
@@ -139,7 +139,7 @@ class Loop(Generic[AnyJob, AnyBatch]):
                     )
             state.restore(checkpoint)
         self._signal = 0
-        self._unread: list[Measures] = []
+        self._unread: list[StepMetrics] = []
         """Of the steps since the last reading."""
         self._time_of_reading = time.perf_counter()
 
@@ -159,7 +159,7 @@ class Loop(Generic[AnyJob, AnyBatch]):
 
     def run(
         self,
-        step: Callable[[Position, AnyBatch], Measures],
+        step: Callable[[Position, AnyBatch], StepMetrics],
         validate: Callable[[], Mapping[str, Any]],
         save: Callable[[Row], None] | None = None,
     ) -> int:
@@ -211,7 +211,7 @@ class Loop(Generic[AnyJob, AnyBatch]):
                 signal.signal(number, handler)
 
     def _train(
-        self, bar: Bar, step: Callable[[Position, AnyBatch], Measures], evaluate: Callable[[int], None]
+        self, bar: Bar, step: Callable[[Position, AnyBatch], StepMetrics], evaluate: Callable[[int], None]
     ) -> int:
         position, schedule = self.position, self.schedule
         seconds_before, start = position.seconds, time.perf_counter()
@@ -220,9 +220,9 @@ class Loop(Generic[AnyJob, AnyBatch]):
             epoch, jobs = position.epoch, self.steps.of_epoch(position.epoch)
             for batch in self.steps.stream(jobs[position.within :]):
                 progress_before = position.progress
-                measures = step(position, batch)
-                self._unread.append(measures)
-                position.sentences += measures.sentences
+                metrics = step(position, batch)
+                self._unread.append(metrics)
+                position.sentences += metrics.sentences
                 position.step += 1
                 position.within += 1
                 epoch_ends = position.within == len(jobs)
@@ -235,7 +235,7 @@ class Loop(Generic[AnyJob, AnyBatch]):
                 is_due = position.seconds - last_saved_s >= CHECKPOINT_S
                 saves = evaluates or bool(received_signal) or is_due
                 if saves or position.step % schedule.read_every == 0:
-                    self._log_measures(bar)
+                    self._log_metrics(bar)
                 bar.update(1)
                 if evaluates:
                     evaluate(epoch)
@@ -277,9 +277,9 @@ class Loop(Generic[AnyJob, AnyBatch]):
         weights: dict[str, Tensor] = dict(self.state.module.named_parameters())
         self.best_checkpoints.write(self.position.step, Checkpoint(weights, {}, {"scores": scores}))
 
-    def _log_measures(self, bar: Bar) -> None:
-        """Read and log what the steps since the last reading measured, and their speed."""
-        rows = read_measures(self._unread, self.position.step, self.option)
+    def _log_metrics(self, bar: Bar) -> None:
+        """Read and log the metrics of the steps since the last reading, and their speed."""
+        rows = read_metrics(self._unread, self.position.step, self.option)
         sentences, now = sum(one.sentences for one in self._unread), time.perf_counter()
         if sentences:
             speed = sentences / max(now - self._time_of_reading, 1e-9)

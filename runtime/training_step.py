@@ -1,4 +1,4 @@
-"""Steps of training: where they come from, what they measure, and the plain one, down a loss's gradient."""
+"""Steps of training: where they come from, their metrics, and the step down the gradient of a loss."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,8 +46,8 @@ class Steps(Generic[AnyJob, AnyBatch]):
 
 
 @dataclass(frozen=True)
-class Measures:
-    """What a step measured, perhaps on a device that is still at it: to read the numbers waits for it."""
+class StepMetrics:
+    """The metrics of one step. They may be on a device that still computes: reading them waits for it."""
 
     names: Sequence[str]
     values: Tensor
@@ -56,23 +56,23 @@ class Measures:
     """Sentences of the step, of all processes, where their rate is logged."""
 
 
-def read_measures(measures: Sequence[Measures], last_step: int, option: str) -> list[Row]:
-    """Wait for successive steps, of which the last has this number, and return what each measured.
+def read_metrics(metrics: Sequence[StepMetrics], last_step: int, option: str) -> list[Row]:
+    """Wait for successive steps, of which the last has this number, and return the metrics of each.
 
     A number that is not finite is a UserError: such a step must have left the weights as they were. Its
     message names the ``option`` that sets the run's folder.
     """
-    if not measures:
+    if not metrics:
         return []
-    values = iter(torch.cat([one.values for one in measures]).tolist())
-    rows = [dict(zip(one.names, islice(values, len(one.names)), strict=True)) for one in measures]
+    values = iter(torch.cat([one.values for one in metrics]).tolist())
+    rows = [dict(zip(one.names, islice(values, len(one.names)), strict=True)) for one in metrics]
     for step, row in enumerate(rows, last_step - len(rows) + 1):
         refuse_if_not_finite(step, row, f"another {option}")
     return rows
 
 
 def refuse_if_not_finite(step: int, row: Mapping[str, float], folder: str) -> None:
-    """Raise a UserError if a step measured what is not a finite number."""
+    """Raise a UserError if a metric of a step is not a finite number."""
     bad = [f"{name} {value}" for name, value in row.items() if not math.isfinite(value)]
     if bad:
         raise UserError(
@@ -107,7 +107,7 @@ class GradientDescent(Generic[AnyBatch]):
         self.module, self.adam, self.losses, self.rate = module, optimiser, losses, rate
         self.clip, self.seed = clip, seed
 
-    def step(self, position: Position, batch: AnyBatch) -> Measures:
+    def step(self, position: Position, batch: AnyBatch) -> StepMetrics:
         """Update the weights once; a loss or a gradient that is not finite is a UserError before that."""
         if self.seed is not None:
             torch.manual_seed(self.seed * 1_000_003 + position.step)
@@ -121,7 +121,7 @@ class GradientDescent(Generic[AnyBatch]):
         for group in self.adam.param_groups:
             group["lr"] = self.rate(position)
         self.adam.step()
-        return Measures([*values], torch.tensor([*values.values()], dtype=torch.float64))
+        return StepMetrics([*values], torch.tensor([*values.values()], dtype=torch.float64))
 
     def tensors(self) -> dict[str, Tensor]:
         """Return Adam's step counts and moments."""

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.ranking.queries import QuerySet, measures, report
+from corpora.ranking.queries import QuerySet, ranking_metrics, report_lines
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import canonical_task
 from multiview.names.opened import Encoder, OpenedEncoder, SentenceVectors, as_encoder
@@ -227,13 +227,13 @@ def _score_ranking(task: TaskData, splits: _EncodedSplits) -> dict[str, Any]:
     data = QuerySet(queries, list(first_row), [np.unique(indices) for indices in relevant])
     query_QD, text_ND = (splits[name].u[np.argsort(splits[name].order)] for name in ("queries", "collection"))
     ranks = data.ranks_by_vectors(query_QD, text_ND[list(first_row.values())])
-    metrics = {name: 100 * value for name, value in measures(ranks).items()}
+    metrics = {name: 100 * value for name, value in ranking_metrics(ranks).items()}
     is_first = [float(each.min() == 1) for each in ranks]
     return {
         "metrics": {"acc": metrics["P@1"], "mrr": metrics["MRR"], "recall@10": metrics["recall@10"]},
         "predictions": {"queries": is_first},
         "gold": {"queries": [1.0] * len(is_first)},
-        "notes": [f"{name}: {line}" for name, line in report(data, {}) if name != "queries"],
+        "notes": [f"{name}: {line}" for name, line in report_lines(data, {}) if name != "queries"],
     }
 
 

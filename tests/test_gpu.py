@@ -28,7 +28,7 @@ from parsing.text_parser import load_parser
 from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
 from runtime.pool import give_memory_back
-from runtime.training_step import Measures, read_measures
+from runtime.training_step import StepMetrics, read_metrics
 from tests.fixtures.trees import changed
 
 VALUES, GRADIENTS = 1e-4, 2e-3
@@ -144,7 +144,7 @@ def test_a_step_waits_for_nothing(device: torch.device, trees: TreeCache, tmp_pa
     """By torch's own watch, on CUDA alone. The first steps compile kernels and fill the allocator."""
     trainer = Trainer(training_config(trees, tmp_path, device), trees)
     jobs = trainer.jobs()
-    steps, unread = [trainer.text.prepare(next(jobs)) for _ in range(4)], list[Measures]()
+    steps, unread = [trainer.text.prepare(next(jobs)) for _ in range(4)], list[StepMetrics]()
     for number, step in enumerate(steps):
         if device.type == "cuda":
             torch.cuda.set_sync_debug_mode("error" if number > 1 else "default")
@@ -153,7 +153,7 @@ def test_a_step_waits_for_nothing(device: torch.device, trees: TreeCache, tmp_pa
         finally:
             if device.type == "cuda":
                 torch.cuda.set_sync_debug_mode("default")
-    assert len(read_measures(unread, 4, "--name")) == 4
+    assert len(read_metrics(unread, 4, "--name")) == 4
 
 
 def test_a_stopped_run_resumes_to_the_same_bits(
@@ -176,7 +176,7 @@ def stop_after_a_step(trainer: Trainer) -> None:
     """End its run by SIGTERM, after which it writes a checkpoint."""
     update = trainer.update
 
-    def last_update(result: StepResult, sentences: int) -> Measures:
+    def last_update(result: StepResult, sentences: int) -> StepMetrics:
         signal.raise_signal(signal.SIGTERM)
         return update(result, sentences)
 
@@ -190,9 +190,9 @@ def test_memory_does_not_grow(device: torch.device, trees: TreeCache, tmp_path: 
     readings: list[tuple[int, int]] = []
     steps = itertools.cycle(map(trainer.text.prepare, itertools.islice(trainer.jobs(), 20)))
     for number in range(1, step_count + 1):
-        measures = trainer.update(trainer.gradient(next(steps)))
+        metrics = trainer.update(trainer.gradient(next(steps)))
         if number % (step_count // 10) == 0:
-            read_measures([measures], number, "--name")
+            read_metrics([metrics], number, "--name")
             give_memory_back()  # what the allocator keeps of the host's
             on_device = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
             readings.append((on_device, psutil.Process().memory_info().rss))
@@ -228,12 +228,12 @@ def test_speed(trees: TreeCache, tmp_path: Path) -> None:
         steps = [*map(trainer.text.prepare, itertools.islice(trainer.jobs(), 4))]
         turns = itertools.cycle(steps)
 
-        unread: list[Measures] = []
+        unread: list[StepMetrics] = []
 
         def step(trainer: Trainer = trainer, turns=turns, unread=unread) -> None:  # type: ignore[no-untyped-def]
             unread.append(trainer.update(trainer.gradient(next(turns))))
             if len(unread) >= READ_EVERY["cuda"]:
-                read_measures(unread, len(unread), "--name")
+                read_metrics(unread, len(unread), "--name")
                 unread.clear()
 
         print(f"train 2x{dim} {precision}: {rate(step, sum(s.sentences for s in steps) / len(steps)):,.0f}")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from corpora.inputs import read_table
 from corpora.senteval.files import read_task
-from corpora.senteval.structure import Pair, part_rows, task_pairs, triplets
+from corpora.senteval.structure import Pair, split_rows, task_pairs, triplets
 from corpora.text import Tokenizer
 from multiview.structure.poles import antonyms, possible_bases
 from parsing.run import ParseConfig, main
@@ -164,7 +164,7 @@ def _new_bindings() -> list[Row]:
     """Return Binding's new triplets, without those of a frame that is fitted on as well."""
     columns = ("anchor", "same", "other")
     fitted, new = (
-        [tuple(row[column] for column in columns) for row in part_rows("frames.tsv", part)]
+        [tuple(row[column] for column in columns) for row in split_rows("frames.tsv", part)]
         for part in ("development", "new")
     )
     return [tuple(triplet.pairs()) for triplet in triplets("new") if new[triplet.frame] not in fitted]
@@ -179,7 +179,7 @@ def texts_of(sides: Sides) -> list[str]:
 def parsed(texts: Sequence[str], folder: Path) -> TreeCache:
     """Return the dependency trees of sentences, parsed once and kept in a folder."""
     tokenizer = Tokenizer("spacy", running=False)
-    lines = list(dict.fromkeys(" ".join(tokenizer.line(text)) for text in texts))
+    lines = list(dict.fromkeys(" ".join(tokenizer.tokenize(text)) for text in texts))
     output = folder / json_digest(lines, 16)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "sentences.txt"

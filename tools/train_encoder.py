@@ -190,7 +190,7 @@ def fit_skip_grams(folder: Path) -> tuple[dict[str, int], Any]:
 
     tokenizer = Tokenizer("spacy", running=False)
     text = "".join((folder / f"{name}.txt").read_text(encoding="utf-8") for name in ("train", "more"))
-    sentences = [[word.lower() for word in tokenizer.line(line)] for line in text.splitlines() if line]
+    sentences = [[word.lower() for word in tokenizer.tokenize(line)] for line in text.splitlines() if line]
     all_counts = collections.Counter(word for sentence in sentences for word in sentence)
     counts = dict(sorted(all_counts.items(), key=lambda item: (-item[1], item[0]))[:VOCABULARY])
     model = Word2Vec(sg=1, vector_size=SKIP_GRAM_DIM, min_count=1, seed=0, workers=1, window=5, negative=5)

@@ -71,7 +71,7 @@ def books_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int | 
     def documents() -> Iterator[Document]:
         for book in books_of_split:
             name = f"{book.author}: {book.title}"
-            yield Document(name, tuple(Sentence(tokenizer.line(text)) for text in book.sentences))
+            yield Document(name, tuple(Sentence(tokenizer.tokenize(text)) for text in book.sentences))
 
     settings = {"reader": "books-1", "format": "lines", "tokenizer": tokenizer.identity, "split": split}
     return Corpus(
@@ -105,7 +105,7 @@ def author_rows(split: str) -> tuple[list[list[str]], list[int], tuple[str, ...]
 def masked_sentences(book: Book) -> Iterator[list[str]]:
     """Yield the tokens of each sentence of a book, with names and numerals masked."""
     tokenizer = Tokenizer("spacy", running=False)
-    sentences = [tokenizer.line(text) for text in book.sentences]
+    sentences = [tokenizer.tokenize(text) for text in book.sentences]
     token_counts = Counter(token for tokens in sentences for token in tokens)
     capitalised_counts = Counter(
         token

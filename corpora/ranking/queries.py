@@ -19,21 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
-from corpora.training_pairs import read_pairs, same
+from corpora.training_pairs import read_training_pairs, text_key
 from runtime.errors import MissingExtraError, UserError
 
 Vectors = NDArray[np.floating]
-MEASURES = ("P@1", "MRR", "recall@10")
+METRICS = ("P@1", "MRR", "recall@10")
 LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
-FIRST = 10
-"""How many of the first sentences recall counts."""
+RECALL_AT = 10
+"""The cut-off of recall: how many of the first sentences count."""
 BLOCK = 256
 """Queries ranked at a time."""
 
 
 @dataclass(frozen=True)
 class QuerySet:
-    """Queries, the collection, and the places in it of each query's relevant sentences."""
+    """Queries, the texts of the collection, and the indices in it of each query's relevant sentences."""
 
     queries: list[str]
     texts: list[str]
@@ -41,85 +41,85 @@ class QuerySet:
 
     def ranks_by_vectors(self, query_QD: Vectors, text_ND: Vectors) -> list[NDArray[np.int64]]:
         """Rank each query's relevant sentences by the cosine of vectors; zeros have cosine 0 with all."""
-        unit_QD, unit_ND = map(_at_length_1, (query_QD, text_ND))
+        unit_QD, unit_ND = map(_unit_rows, (query_QD, text_ND))
         blocks = (unit_QD[start : start + BLOCK] @ unit_ND.T for start in range(0, len(unit_QD), BLOCK))
         return self._ranks(scores_N for scores_BN in blocks for scores_N in scores_BN)
 
     def score_vectors(self, query_QD: Vectors, text_ND: Vectors) -> dict[str, float]:
-        """Measure the ranking by the cosine of vectors."""
-        return measures(self.ranks_by_vectors(query_QD, text_ND))
+        """Return the metrics of the ranking by the cosine of vectors."""
+        return ranking_metrics(self.ranks_by_vectors(query_QD, text_ND))
 
     def score_words(self) -> dict[str, dict[str, float]]:
-        """Measure lexical search, by the methods whose libraries are installed."""
+        """Return the metrics of lexical search, by each method whose library is installed."""
         scores = {}
         for name, method in LEXICAL.items():
             try:
                 index = method(self.texts)
             except (MissingExtraError, ImportError):
                 continue
-            scores[name] = measures(self._ranks(map(index.scores, self.queries)))
+            scores[name] = ranking_metrics(self._ranks(map(index.scores, self.queries)))
         return scores
 
     def _ranks(self, scores: Iterable[Scores]) -> list[NDArray[np.int64]]:
-        return [ranks_of(scores_N, places) for scores_N, places in zip(scores, self.relevant, strict=True)]
+        return [ranks_of(scores_N, indices) for scores_N, indices in zip(scores, self.relevant, strict=True)]
 
 
-def measures(ranks: Sequence[NDArray[np.int64]]) -> dict[str, float]:
-    """Return the measures, as shares, of the ranks of each query's relevant sentences."""
-    values = [[each.min() == 1, 1 / each.min(), (each <= FIRST).mean()] for each in ranks]
-    return dict(zip(MEASURES, np.mean(values, axis=0).tolist(), strict=True))
+def ranking_metrics(ranks: Sequence[NDArray[np.int64]]) -> dict[str, float]:
+    """Return the means of the metrics, from 0 to 1, given the ranks of each query's relevant sentences."""
+    values = [[each.min() == 1, 1 / each.min(), (each <= RECALL_AT).mean()] for each in ranks]
+    return dict(zip(METRICS, np.mean(values, axis=0).tolist(), strict=True))
 
 
-def ranks_of(scores_N: Scores, places: NDArray[np.int64]) -> NDArray[np.int64]:
+def ranks_of(scores_N: Scores, indices: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the ranks, from 1, of some sentences by their scores; of equal ones the first is ahead."""
     ranks = []
-    for place in places:
-        is_ahead_N = scores_N > scores_N[place]
-        is_ahead_N[:place] |= scores_N[:place] == scores_N[place]
+    for index in indices:
+        is_ahead_N = scores_N > scores_N[index]
+        is_ahead_N[:index] |= scores_N[:index] == scores_N[index]
         ranks.append(1 + int(is_ahead_N.sum()))
     return np.array(ranks, dtype=np.int64)
 
 
 def read_queries(path: Path, corpus: Sequence[str] | None = None) -> QuerySet:
     """Read a file of queries; with a ``corpus`` that is the collection, which must have each relevant one."""
-    pairs = read_pairs([path], may_repeat=True)
+    pairs = read_training_pairs([path], may_repeat=True)
     if pairs.is_graded:
         raise UserError(f"{path}: has grades; a file of queries has the columns query and relevant")
     relevant_of_query: dict[str, dict[str, None]] = {}
     for example in pairs.examples:
-        relevant_of_query.setdefault(example.sentences[0], {})[same(example.sentences[1])] = None
-    queries = set(map(same, relevant_of_query))
+        relevant_of_query.setdefault(example.sentences[0], {})[text_key(example.sentences[1])] = None
+    queries = set(map(text_key, relevant_of_query))
     is_wanted = {text for found in relevant_of_query.values() for text in found}
     if corpus is None:
-        candidates = {same(text): text for text in reversed(pairs.sentences())}
+        candidates = {text_key(text): text for text in reversed(pairs.sentences())}
         texts = [text for key, text in candidates.items() if key in is_wanted or key not in queries][::-1]
     else:
         texts = list(corpus)
-    places: dict[str, list[int]] = {}
-    for place, text in enumerate(texts):
-        places.setdefault(same(text), []).append(place)
-    for text in is_wanted - places.keys():
+    indices: dict[str, list[int]] = {}
+    for index, text in enumerate(texts):
+        indices.setdefault(text_key(text), []).append(index)
+    for text in is_wanted - indices.keys():
         raise UserError(f"{path}: the corpus lacks the relevant sentence {text!r:.100}")
     relevant = [
-        np.array(sorted(place for text in found for place in places[text]), dtype=np.int64)
+        np.array(sorted(index for text in found for index in indices[text]), dtype=np.int64)
         for found in relevant_of_query.values()
     ]
     return QuerySet(list(relevant_of_query), texts, relevant)
 
 
-def report(data: QuerySet, vectors: Mapping[str, tuple[Vectors, Vectors]]) -> Iterator[tuple[str, str]]:
-    """Yield what was searched, then each method and its measures in per cent.
+def report_lines(data: QuerySet, vectors: Mapping[str, tuple[Vectors, Vectors]]) -> Iterator[tuple[str, str]]:
+    """Yield what was searched, then each method and its metrics in per cent.
 
     ``vectors`` are those of the queries [Q, D] and of the collection [N, D] by each encoder; behind the
     encoders come the lexical methods.
     """
     yield "queries", f"{len(data.queries):,} among {len(data.texts):,} sentences; per cent:"
     scores = {name: data.score_vectors(*both) for name, both in vectors.items()}
-    for name, measures in {**scores, **data.score_words()}.items():
-        yield name, ", ".join(f"{measure} {100 * value:.1f}" for measure, value in measures.items())
+    for name, metrics in {**scores, **data.score_words()}.items():
+        yield name, ", ".join(f"{metric} {100 * value:.1f}" for metric, value in metrics.items())
 
 
-def _at_length_1(vectors: Vectors) -> NDArray[np.float32]:
+def _unit_rows(vectors: Vectors) -> NDArray[np.float32]:
     vectors = vectors.astype(np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

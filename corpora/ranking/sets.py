@@ -128,7 +128,7 @@ class _Source:
 
     def text(self, raw: str) -> str:
         """Return the tokens of a text joined by one space, "." for a text without tokens."""
-        return " ".join(self.tokenizer.line(raw)) or "."
+        return " ".join(self.tokenizer.tokenize(raw)) or "."
 
     def row(self, raw: str) -> int:
         """Return the row of a passage, which is added if it is new."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpora.books import author_rows, books
-from corpora.inputs import bad_row, parse_number, readable
+from corpora.inputs import bad_row, open_text, parse_number
 from corpora.ranking.queries import read_queries
 from corpora.senteval.structure import PAIR_READERS, Pair, task_pairs, triplets
 from corpora.senteval.tasks import TASKS, Task, canonical_task
@@ -128,7 +128,7 @@ def find_files(task: Task, data: Path) -> Files:
 
 
 def _read_text(path: Path, encoding: str = "utf-8") -> str:
-    with readable(path) as stream:
+    with open_text(path) as stream:
         raw = stream.read()
     try:
         return raw.decode(encoding)
@@ -237,33 +237,33 @@ def _read_probing(task: Task, files: Files) -> tuple[Splits, Classes]:
     lines = {row: line.rstrip().split("\t") for row, line in _iterate_lines(path)}
     classes = tuple(sorted({cells[1] for cells in lines.values() if cells[0] == "tr" and len(cells) > 2}))
     ids = {label: number for number, label in enumerate(classes)}
-    parts = {"tr": Split(a=[], y=[]), "va": Split(a=[], y=[]), "te": Split(a=[], y=[])}
+    splits = {"tr": Split(a=[], y=[]), "va": Split(a=[], y=[]), "te": Split(a=[], y=[])}
     for row, cells in lines.items():
-        if len(cells) < 3 or cells[0] not in parts:
+        if len(cells) < 3 or cells[0] not in splits:
             raise bad_row(path, row, "tr|va|te, label, sentence separated by tabs", "\t".join(cells))
         if cells[1] not in ids:
             raise bad_row(path, row, "a label that occurs in the train rows", "\t".join(cells))
-        parts[cells[0]].a.append(cells[-1].split())
-        parts[cells[0]].y.append(ids[cells[1]])
-    return dict(zip(("train", "dev", "test"), parts.values(), strict=True)), classes
+        splits[cells[0]].a.append(cells[-1].split())
+        splits[cells[0]].y.append(ids[cells[1]])
+    return dict(zip(("train", "dev", "test"), splits.values(), strict=True)), classes
 
 
 def _read_authors(task: Task, files: Files) -> tuple[Splits, Classes]:
-    """Read the sentences of the books in the package; the test part is of other books."""
+    """Read the sentences of the books in the package; the test split is of other books."""
     splits: Splits = {}
     classes: Classes = ()
-    for split, part in (("train", "train"), ("test", "heldout")):
-        rows, labels, classes = author_rows(part)
+    for split, book_split in (("train", "train"), ("test", "heldout")):
+        rows, labels, classes = author_rows(book_split)
         splits[split] = Split(a=rows, y=labels)
     return splits, classes
 
 
 def _read_neighbours(task: Task, files: Files) -> tuple[Splits, Classes]:
-    """Read the held-out books, each a split; y is the place in the book."""
+    """Read the held-out books, each a split; y is the number of the sentence in its book."""
     tokenizer = Tokenizer("spacy", running=False)
     splits: Splits = {}
     for book in books("heldout"):
-        rows = [list(tokenizer.line(text)) for text in book.sentences]
+        rows = [list(tokenizer.tokenize(text)) for text in book.sentences]
         splits[book.title] = Split(a=rows, y=list(range(len(rows))))
     return splits, ()
 
@@ -291,11 +291,11 @@ def _splits_of_pairs(pairs: Mapping[str, list[Pair]]) -> Splits:
     tokenizer = Tokenizer("spacy", running=False)
     return {
         split: Split(
-            a=[list(tokenizer.line(pair.first)) for pair in part],
-            b=[list(tokenizer.line(pair.second)) for pair in part],
-            y=[int(pair.is_same) for pair in part],
+            a=[list(tokenizer.tokenize(pair.first)) for pair in pairs_of_split],
+            b=[list(tokenizer.tokenize(pair.second)) for pair in pairs_of_split],
+            y=[int(pair.is_same) for pair in pairs_of_split],
         )
-        for split, part in pairs.items()
+        for split, pairs_of_split in pairs.items()
     }
 
 
@@ -307,14 +307,14 @@ def _read_queries(task: Task, files: Files) -> tuple[Splits, Classes]:
     (path,) = files["all"]
     data = read_queries(path)
     tokenizer = Tokenizer("spacy", running=False)
-    rows = [(place, query) for query, places in enumerate(data.relevant) for place in places.tolist()]
-    relevant_places = {place for place, _ in rows}
-    rows += [(place, -1) for place in range(len(data.texts)) if place not in relevant_places]
-    tokens = [list(tokenizer.line(text)) for text in data.texts]
-    queries = [list(tokenizer.line(text)) for text in data.queries]
+    rows = [(index, query) for query, indices in enumerate(data.relevant) for index in indices.tolist()]
+    relevant_indices = {index for index, _ in rows}
+    rows += [(index, -1) for index in range(len(data.texts)) if index not in relevant_indices]
+    tokens = [list(tokenizer.tokenize(text)) for text in data.texts]
+    queries = [list(tokenizer.tokenize(text)) for text in data.queries]
     return {
         "queries": Split(a=queries, y=list(range(len(queries)))),
-        "collection": Split(a=[tokens[place] for place, _ in rows], y=[query for _, query in rows]),
+        "collection": Split(a=[tokens[index] for index, _ in rows], y=[query for _, query in rows]),
     }, ()
 
 

@@ -5,7 +5,7 @@ anchor's words bound in another way::
 
     The lawyer praised the doctor. | The doctor was praised by the lawyer. | The doctor praised the lawyer.
 
-Its test part shares no frame and no content word with its development part. *HANS* (McCoy et al. 2019) is the
+Its splits ``development`` and ``test`` share no frame and no content word. *HANS* (McCoy et al. 2019) is the
 lexical-overlap part of its published file: does the first sentence entail a second one of its words? *PAWS*
 (Zhang et al. 2019) is a published TSV: pairs whose words were exchanged, paraphrases or not. *MinimalPairs*
 are those of SICK's test set, of SNLI and of its counterfactual revisions (Kaushik et al. 2020) that have the
@@ -33,7 +33,7 @@ from runtime.errors import extra
 FOLDER = Path(__file__).parent
 FILLINGS = 20
 """Number of triplets that are made of each frame."""
-_SLOTS = {
+_CLASS_OF_SLOT = {
     **dict.fromkeys("pqr", "person"),
     **dict.fromkeys("tu", "thing"),
     **dict.fromkeys("xy", "place"),
@@ -42,8 +42,8 @@ _SLOTS = {
     **dict.fromkeys("nm", "number"),
 }
 """The word class of each slot of a frame; slots of one class get different words."""
-_FORMS = {"verb": {"base": 0, "": 1, "part": 2}, **{c: {"": 0, "s": 1} for c in ("person", "thing")}}
-"""Place of the form that a slot such as ``{v:part}`` takes among the forms in ``words.tsv``: base, past and
+_FORM_INDEX = {"verb": {"base": 0, "": 1, "part": 2}, **{c: {"": 0, "s": 1} for c in ("person", "thing")}}
+"""Index of the form that a slot such as ``{v:part}`` takes among the forms in ``words.tsv``: base, past and
 participle of a verb, singular and plural of a noun."""
 _FUNCTION_WORDS = (
     *("a", "an", "the", "is", "are", "was", "were", "be", "been", "being", "am", "do", "does", "did", "has"),
@@ -77,24 +77,24 @@ class Triplet:
         return [Pair(True, self.anchor, self.paraphrase), Pair(False, self.anchor, self.distractor)]
 
 
-def triplets(part: str, fillings: int = FILLINGS) -> list[Triplet]:
-    """Return the triplets of a part, ``development`` or ``test``, every frame filled with words at random."""
-    generator = random.Random(f"{part} 0")
+def triplets(split: str, fillings: int = FILLINGS) -> list[Triplet]:
+    """Return the triplets of a split, ``development`` or ``test``: each frame filled with random words."""
+    generator = random.Random(f"{split} 0")
     words = {
-        row["class"]: [w.split() for w in row["words"].split("; ")] for row in part_rows("words.tsv", part)
+        row["class"]: [w.split() for w in row["words"].split("; ")] for row in split_rows("words.tsv", split)
     }
-    triplets_of_part = []
-    for number, row in enumerate(part_rows("frames.tsv", part)):
+    triplets_of_split = []
+    for number, row in enumerate(split_rows("frames.tsv", split)):
         frame = (row["anchor"], row["same"], row["other"])
         for _ in range(fillings):
-            triplets_of_part.append(Triplet(row["kind"], number, *_fill_frame(frame, words, generator)))
-    return triplets_of_part
+            triplets_of_split.append(Triplet(row["kind"], number, *_fill_frame(frame, words, generator)))
+    return triplets_of_split
 
 
-def part_rows(file: str, part: str) -> Iterator[dict[str, str]]:
-    """Yield the rows of a part of ``frames.tsv`` or ``words.tsv``."""
+def split_rows(file: str, split: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a split of ``frames.tsv`` or ``words.tsv``."""
     with open(FOLDER / file, encoding="utf-8", newline="") as lines:
-        yield from (row for row in csv.DictReader(lines, delimiter="\t") if row["split"] == part)
+        yield from (row for row in csv.DictReader(lines, delimiter="\t") if row["split"] == split)
 
 
 def _fill_frame(
@@ -104,13 +104,13 @@ def _fill_frame(
     slots = sorted({slot for text in texts for slot in re.findall(r"\{(\w)", text)})
     word_of_slot: dict[str, list[str]] = {}
     for slot in slots:
-        free_words = [word for word in words[_SLOTS[slot]] if word not in word_of_slot.values()]
+        free_words = [word for word in words[_CLASS_OF_SLOT[slot]] if word not in word_of_slot.values()]
         word_of_slot[slot] = generator.choice(free_words)
 
     def form_of_word(match: re.Match[str]) -> str:
         slot, form = match[1], match[2] or ""
-        places = _FORMS.get(_SLOTS[slot], {"": 0})
-        return word_of_slot[slot][places[form]]
+        index_of_form = _FORM_INDEX.get(_CLASS_OF_SLOT[slot], {"": 0})
+        return word_of_slot[slot][index_of_form[form]]
 
     sentences = []
     for text in texts:

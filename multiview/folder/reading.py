@@ -101,7 +101,7 @@ class SentenceReader:
                 from corpora.text import Tokenizer
 
                 self._tokenizer = Tokenizer("spacy", running=False)
-            return self._tokenizer.line(text)
+            return self._tokenizer.tokenize(text)
 
     def parser(self, kind: str) -> Any:
         """Return the parser of an annotation, loaded on first use, which the model was trained with."""

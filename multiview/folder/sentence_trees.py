@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpora.text import Corpus, Sentence, in_pieces
+from corpora.text import Corpus, Sentence, split_document
 from multiview.folder.reading import SentenceReader, Tokens
 from parsing.pipeline.driver import Worker, run_corpus
 from parsing.text_parser import TextParser, load
@@ -26,7 +26,7 @@ def parse_sentences(
     """
     corpus = Corpus(
         name,
-        lambda: in_pieces(name, map(Sentence, map(tuple, sentences))),
+        lambda: split_document(name, map(Sentence, map(tuple, sentences))),
         settings={"reader": "sentences-1", "format": "lines", "tokenizer": "space"},
         hash_input=lambda: json_digest(sentences, 64),
         length=len(sentences),

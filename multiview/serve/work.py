@@ -92,7 +92,7 @@ class Models:
 
     def sentences(self, text: str) -> list[str]:
         """Split a text into sentences; too many, or one that is too long, is a UserError."""
-        sentences = [sentence for sentence in self.splitter.split(text) if sentence]
+        sentences = [sentence for sentence in self.splitter.split_sentences(text) if sentence]
         if not sentences:
             raise UserError("a text without sentences")
         if len(sentences) > self.max_inputs:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from corpora.training_pairs import Example, PairSet, connect, read_pairs, same
+from corpora.training_pairs import Example, PairSet, connected_groups, read_training_pairs, text_key
 from multiview.config import TrainConfig
 from multiview.folder.reading import SentenceReader
 from multiview.folder.sentence_trees import parse_sentences
@@ -46,11 +46,11 @@ def read_pair_sets(config: TrainConfig) -> tuple[PairSet, PairSet] | None:
     """Read ``--pairs``: those to train on and those held out, without a sentence in common; None if none."""
     if not config.pairs:
         return None
-    pairs = read_pairs(config.pairs)
+    pairs = read_training_pairs(config.pairs)
     if config.validation is None:
         training, held_out = pairs.split(HELD_OUT_SHARE, config.seed)
     else:
-        held_out = read_pairs([config.validation])
+        held_out = read_training_pairs([config.validation])
         if held_out.is_graded != pairs.is_graded:
             raise UserError(f"--validation {config.validation}: needs the columns of --pairs")
         training = pairs.without(held_out)
@@ -94,7 +94,7 @@ class PairSteps:
         self.grade_range = min(grades), max(grades)
         self.sha256 = json_digest([pairs.sha256 for pairs in sets], 64)
         self.row_of_text = {text: row for row, text in enumerate(_distinct_texts(sets))}
-        self.groups = connect(example.sentences[:2] for pairs in sets for example in pairs.examples)
+        self.groups = connected_groups(example.sentences[:2] for pairs in sets for example in pairs.examples)
         blocks = range(0, len(self.held_out), self.rows_per_step)
         self.validation_steps = [
             self._step(self.held_out.examples[b : b + self.rows_per_step]) for b in blocks
@@ -125,7 +125,7 @@ class PairSteps:
             grades = (torch.tensor([example.grade for example in examples]) - low) / (high - low)
             return self.source.prepare_sentences(rows_B, Grades(first, second, grades))
         # Negatives that no row pairs are groups of their own.
-        group_B = [self.groups.get(same(text), len(self.groups) + place) for place, text in enumerate(texts)]
+        group_B = [self.groups.get(text_key(text), len(self.groups) + row) for row, text in enumerate(texts)]
         return self.source.prepare_sentences(rows_B, pair_targets(places, np.array(group_B)))
 
     @torch.no_grad()

@@ -49,7 +49,7 @@ from runtime.device import chosen_threads, pick_device, torch_threads
 from runtime.errors import UserError
 from runtime.training_loop import Loop, Schedule
 from runtime.training_state import Position, Row, TrainingState
-from runtime.training_step import Measures, Steps, cosine_decay, ramp
+from runtime.training_step import StepMetrics, Steps, cosine_decay, ramp
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
@@ -164,10 +164,10 @@ class Trainer:
         warm_up = ramp(position.step + 1, WARM_UP * position.steps)
         return self.peak_rate * warm_up * cosine_decay(position.progress)
 
-    def update(self, result: StepResult, sentences: int = 0) -> Measures:
+    def update(self, result: StepResult, sentences: int = 0) -> StepMetrics:
         """Clip and apply a gradient, unless it or the loss is not finite; return what was measured.
 
-        Nothing is read from the device: who reads the measures learns that the weights were left alone.
+        Nothing is read from the device: who reads the metrics learns that the weights were left alone.
         """
         norm = self.updates.gradient_norm(result.row_gradients)
         is_finite = torch.isfinite(result.metrics[0]) & torch.isfinite(norm)
@@ -179,9 +179,9 @@ class Trainer:
         values = torch.cat([result.metrics, norm.double()[None], result.metrics.new_full((1,), rate)])
         self.updates.step(result, rate=rate, scale=scale, skip=self.has_diverged)
         names = [*result.names, "gradient_norm", "learning_rate"]
-        return Measures(names, values, sentences)
+        return StepMetrics(names, values, sentences)
 
-    def step(self, position: Position, step: Step) -> Measures:
+    def step(self, position: Position, step: Step) -> StepMetrics:
         """Update the weights once."""
         self.network.train()
         return self.update(self.gradient(step), step.sentences)

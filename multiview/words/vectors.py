@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.characters import normalise_text
-from corpora.inputs import is_encodable, readable, stem
+from corpora.inputs import is_encodable, open_text, stem
 from runtime.errors import UserError, extra
 from runtime.files import atomic_path, read_array, write_text
 from runtime.folders import make_once
@@ -126,7 +126,7 @@ def _convert(pairs: Iterable[tuple[str, Float]], folder: Path, spec: str) -> Non
 
 def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
     """Yield the words and vectors [E], one per line; a first line of two integers is word2vec's header."""
-    with readable(path) as stream:
+    with open_text(path) as stream:
         first_line = stream.readline()
         fields = first_line.split()
         header_count = None

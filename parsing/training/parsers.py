@@ -28,7 +28,7 @@ from parsing.trees.arrays import labels_and_tags, to_parse
 from parsing.trees.batch import ConstituencyParse, Int, ids_of
 from runtime.training_loop import Schedule
 from runtime.training_state import Position, TrainingState
-from runtime.training_step import GradientDescent, Measures, Steps, ramp
+from runtime.training_step import GradientDescent, StepMetrics, Steps, ramp
 
 ARC_SCALE = 10.0
 """Weight of the arcs' loss, a mean over words; the margin loss is a sum over the spans of a sentence."""
@@ -159,14 +159,14 @@ class ParserTrainer:
             losses.append(ARC_SCALE * arc_loss if self.constituency is not None else arc_loss)
         return sum(losses[1:], start=losses[0])
 
-    def step(self, position: Position, batch: list[int]) -> Measures:
+    def step(self, position: Position, batch: list[int]) -> StepMetrics:
         """Update the weights and their average."""
-        measures = self.descent.step(position, batch)
+        metrics = self.descent.step(position, batch)
         # A young average forgets faster, so that the random initial weights fade from it.
         decay = min(AVERAGE, (1 + position.step) / (10 + position.step))
         for name, parameter in self.state.module.named_parameters():
             self.state.averages[name].lerp_(parameter.detach(), 1 - decay)
-        return measures
+        return metrics
 
     def validate(self) -> dict[str, float]:
         """Score the parsers on dev, per cent; ``mean``, of LAS and F1, decides which weights are best."""

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from corpora.brackets import read_brackets
-from corpora.text import CHAIN, Sentence
+from corpora.text import CHAIN_JOINER, Sentence
 from corpora.treebanks import TagColumn, read_conllu
 from parsing.trees.arrays import DEFECTS, dependency_heights, from_parse
 from runtime.errors import UserError
@@ -93,7 +93,7 @@ def brackets(tree: Sentence, gold_tags: Iterable[str]) -> Counter[tuple[int, int
         (words_before[start], words_before[end], label)
         for start, end, chain in tree.spans or ()
         if words_before[start] < words_before[end] and chain
-        for label in chain.split(CHAIN)
+        for label in chain.split(CHAIN_JOINER)
     )
 
 

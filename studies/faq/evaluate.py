@@ -121,7 +121,7 @@ def read_faq(folder: Path) -> FaqSet:
     tokenizer = Tokenizer("spacy", running=False)
 
     def tokens(text: str) -> str:
-        return " ".join(tokenizer.line(text))
+        return " ".join(tokenizer.tokenize(text))
 
     return FaqSet(
         name=folder.absolute().name,  # "." has a name too

@@ -97,7 +97,7 @@ SPACY, SPACE = Tokenizer("spacy"), Tokenizer("space")
 def test_tokens_hold_every_character_but_white_space(text: str) -> None:
     bare = normalise_text("".join(normalise_text(text).split()))
     for tokenizer in (SPACY, SPACE):
-        tokens = tokenizer.line(text)
+        tokens = tokenizer.tokenize(text)
         assert normalise_text("".join("".join(tokens).split())) == bare
         assert tokens == ("",) or not any(not token or token.isspace() for token in tokens)
         cut = tokenizer.sentences(text)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.training_pairs import Example, PairSet, connect, read_pairs, same
+from corpora.training_pairs import Example, PairSet, connected_groups, read_training_pairs, text_key
 from runtime.errors import UserError
 
 
@@ -38,11 +38,11 @@ def test_three_formats_give_the_same_examples(tmp_path: Path) -> None:
         Example(("A, b", "B, a", "C")),
     ]
     for path in (tsv, csv, jsonl):
-        assert read_pairs([path]).examples == expected, path
-    both = read_pairs([tsv, jsonl])
+        assert read_training_pairs([path]).examples == expected, path
+    both = read_training_pairs([tsv, jsonl])
     assert len(both) == 4 and not both.is_graded and both.names == [str(tsv), str(jsonl)]
     assert both.sentences()[:3] == list(expected[0].sentences)
-    assert both.sha256 != read_pairs([jsonl, tsv]).sha256
+    assert both.sha256 != read_training_pairs([jsonl, tsv]).sha256
 
 
 def test_grades_by_either_name(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_grades_by_either_name(tmp_path: Path) -> None:
     labels = write(tmp_path / "l.jsonl", '{"sentence1": "a", "sentence2": "b", "label": 1}', *[
         '{"sentence1": "c", "sentence2": "d", "label": 0}'
     ])  # fmt: skip
-    pairs = read_pairs([scores, labels])
+    pairs = read_training_pairs([scores, labels])
     assert pairs.is_graded and [example.grade for example in pairs.examples] == [4.5, 0.0, 1.0, 0.0]
 
 
@@ -84,7 +84,7 @@ def test_grades_by_either_name(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_cannot_be_used_is_named(tmp_path: Path, name: str, lines: list[str], message: str) -> None:
     with pytest.raises(UserError) as error:
-        read_pairs([write(tmp_path / name, *lines)])
+        read_training_pairs([write(tmp_path / name, *lines)])
     assert message in str(error.value)
 
 
@@ -92,7 +92,7 @@ def test_files_of_two_forms_are_refused(tmp_path: Path) -> None:
     first = write(tmp_path / "a.tsv", "anchor\tpositive", "a\tb")
     second = write(tmp_path / "b.tsv", "sentence1\tsentence2\tscore", "a\tb\t1", "a\tc\t2")
     with pytest.raises(UserError, match=r"b\.tsv:2: has other columns than .*a\.tsv"):
-        read_pairs([first, second])
+        read_training_pairs([first, second])
 
 
 def test_no_sentence_of_a_training_pair_is_held_out() -> None:
@@ -101,7 +101,7 @@ def test_no_sentence_of_a_training_pair_is_held_out() -> None:
     pairs = PairSet([Example(row) for row in rows], ["x"])
     training, held_out = pairs.split(0.2)
     assert len(training) + len(held_out) == 300 and 30 <= len(held_out) <= 60
-    assert not set(map(same, training.sentences())) & set(map(same, held_out.sentences()))
+    assert not set(map(text_key, training.sentences())) & set(map(text_key, held_out.sentences()))
     assert training.examples == [each for each in pairs.examples if each not in held_out.examples]
     assert pairs.split(0.2)[1].examples == held_out.examples != pairs.split(0.2, seed=1)[1].examples
     chained = PairSet([Example((f"a{n}", f"a{n + 1}")) for n in range(50)], ["x"])
@@ -118,6 +118,6 @@ def test_pairs_without_those_of_a_validation_file() -> None:
 
 
 def test_sentences_are_connected_through_others() -> None:
-    groups = connect([("a", "b"), ("c", "d"), ("B ", "e"), ("f", "f")])
+    groups = connected_groups([("a", "b"), ("c", "d"), ("B ", "e"), ("f", "f")])
     assert groups["a"] == groups["b"] == groups["e"] and groups["c"] == groups["d"]
     assert len(set(groups.values())) == 3

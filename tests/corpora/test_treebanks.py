@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.registry import open_corpus
-from corpora.text import MAX_PIECE, Document, Sentence
+from corpora.text import MAX_SENTENCES, Document, Sentence
 from corpora.treebanks import _UPOS_BY_TAG, read_conllu, write_conllu
 from corpora.universal import RELATIONS as KNOWN
 from corpora.universal import mend_tree
@@ -41,10 +41,10 @@ def test_documents_multiword_tokens_and_empty_nodes(tmp_path: Path) -> None:
 
 def test_a_long_document_comes_in_pieces_as_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
-    path.write_text("# newdoc id = long\n" + (row(1, "Go", 0) + "\n") * (MAX_PIECE + 1) + "bad\n")
+    path.write_text("# newdoc id = long\n" + (row(1, "Go", 0) + "\n") * (MAX_SENTENCES + 1) + "bad\n")
     documents = read_conllu(path)
     piece = next(documents)
-    assert (piece.id, len(piece.sentences)) == ("long", MAX_PIECE)
+    assert (piece.id, len(piece.sentences)) == ("long", MAX_SENTENCES)
     with pytest.raises(UserError, match=r"a\.conllu:\d+: 1 columns"):
         next(documents)
 

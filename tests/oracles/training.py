@@ -26,7 +26,7 @@ from multiview.encoders.meaning import Span
 from multiview.encoders.registry import ViewStack
 from multiview.training.data import StepSource
 from runtime.training_state import Position, TrainingState
-from runtime.training_step import GradientDescent, Measures
+from runtime.training_step import GradientDescent, StepMetrics
 from studies.finetune.examples import Examples, Stream
 from studies.passages.ranker import Part, draw_pairs
 from tests.oracles.objective import losses
@@ -287,14 +287,14 @@ def followed_trainings(recipe: Recipe | None) -> Iterator[Runs]:
     runs = Runs()
     step, batch, evaluation = GradientDescent.step, Stream.batch, TrainingState.evaluation
 
-    def followed(descent: GradientDescent[Any], position: Position, of: Any) -> Measures:
+    def followed(descent: GradientDescent[Any], position: Position, of: Any) -> StepMetrics:
         assert recipe, "a training without a recipe"
         if not runs or runs[-1].descent is not descent:
             runs.append(FollowedTraining(descent, recipe))
         runs.batches.update(repr(of).encode())
-        measures = step(descent, position, of)
+        metrics = step(descent, position, of)
         runs[-1].follow(position)
-        return measures
+        return metrics
 
     def evaluated(state: TrainingState) -> Any:
         if runs and runs[-1].descent is state.optimiser:

@@ -19,7 +19,7 @@ from runtime.errors import UserError
 from runtime.files import lock_folder, read_record, write_record
 from runtime.training_loop import Loop, Schedule
 from runtime.training_state import FILES, Checkpoint, Checkpoints, Position, TrainingState
-from runtime.training_step import GradientDescent, Measures, Steps, cosine_decay
+from runtime.training_step import GradientDescent, StepMetrics, Steps, cosine_decay
 from tests.fixtures.files import differing
 
 
@@ -122,7 +122,7 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path, finished_run: Path, monkeypa
     monkeypatch.setattr(loop_module, "CHECKPOINT_S", 60.0)
     step = loop.task.step
 
-    def interrupted(position: Position, batch: list[int]) -> Measures:
+    def interrupted(position: Position, batch: list[int]) -> StepMetrics:
         if position.step == 3:
             os.kill(os.getpid(), signal.SIGINT)
         return step(position, batch)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.ranking.queries import QuerySet, ranks_of, read_queries, report
+from corpora.ranking.queries import QuerySet, ranks_of, read_queries, report_lines
 from runtime.errors import UserError
 
 
@@ -60,7 +60,7 @@ def test_words_find_what_shares_them(tmp_path: Path) -> None:
     assert scores["TF-IDF"] == {"P@1": 1.0, "MRR": 1.0, "recall@10": 1.0}
     assert set(scores) <= {"BM25", "TF-IDF"}
     turned = np.eye(2), np.eye(2)[::-1]  # each query's vector is the other's answer
-    lines = dict(report(read_queries(path), {"mine": turned}))
+    lines = dict(report_lines(read_queries(path), {"mine": turned}))
     assert lines["queries"] == "2 among 2 sentences; per cent:"
     assert lines["mine"] == "P@1 0.0, MRR 50.0, recall@10 100.0"
     assert lines["TF-IDF"] == "P@1 100.0, MRR 100.0, recall@10 100.0"
