@@ -22,7 +22,7 @@ from multiview.model import MultiViewEncoder
 from multiview.structure.binding import BindingView, OrderView, RolesView, StructureView, structure_of
 from multiview.structure.negation import WordTrees
 from parsing.trees.role_rules import word_flags
-from parsing.trees.roles import Arcs, canonical_arcs
+from parsing.trees.roles import RoleArcs, canonical_arcs
 from runtime.cli import Command, configuration
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.correlation import Scores
@@ -34,7 +34,7 @@ from tools.pair_sets import PairSet, Values, cosines_by, has_minilm, minilm_vect
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
 
 
-def random_trees(trees: WordTrees) -> Arcs:
+def random_trees(trees: WordTrees) -> RoleArcs:
     """Return the canonical roles of trees in which each word is below one before it in a random order."""
     heads, draw = [], np.random.default_rng(0)
     for n in np.diff(trees.batch.sentence_offsets):

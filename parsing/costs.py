@@ -32,12 +32,14 @@ def paper_cost(workers: int) -> Estimate:
 
 def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: int | None = None) -> Estimate:
     """Parse the first sentences in this process and scale up, by default to as many as the corpus has."""
-    from parsing.pipeline.driver import Worker, shards_of
+    from parsing.pipeline.driver import Worker, cut_into_shards
     from parsing.trees.batch import join_batches
     from parsing.trees.cache import write_shard
     from runtime.progress import progress
 
-    shards = shards_of(corpus, SAMPLE)  # a reader that goes on living: the estimate looks at how far it is
+    shards = cut_into_shards(
+        corpus, SAMPLE
+    )  # a reader that goes on living: the estimate looks at how far it is
     sample = next(shards)
     worker = Worker(lambda: parser)
     worker.parse(sample.sentences[:WARM_UP])

@@ -21,7 +21,7 @@ from corpora.inputs import input_hash
 from corpora.text import Document, Sentence, split_document
 from corpora.treebanks import read_conllu
 from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME, Batch, DependencyParse, ids_of
-from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, write_shard
+from parsing.trees.cache import MANIFEST_FILE, SHARD_SENTENCES, Manifest, write_shard
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
 from runtime.files import lock_folder
@@ -47,17 +47,17 @@ def main(config: ImportConfig) -> None:
 
 def import_trees(output: Path, *, conllu: Path | None = None, ptb: Path | None = None) -> Manifest:
     """Write a treebank into the new tree cache ``output``; files that do not fit are a UserError."""
-    from parsing.pipeline.driver import shards_of
+    from parsing.pipeline.driver import cut_into_shards
 
     path = conllu or ptb
     if path is None:
         raise UserError("--conllu or --ptb is needed")
     manifest = treebank_manifest(output.name, conllu, ptb)
     with lock_folder(output):
-        if (output / NAME).exists():
+        if (output / MANIFEST_FILE).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
         rows = []
-        for shard in shards_of(gold_documents(conllu, ptb), SHARD_SENTENCES):
+        for shard in cut_into_shards(gold_documents(conllu, ptb), SHARD_SENTENCES):
             batch = gold_batch(shard.sentences, manifest, path)
             rows.append(write_shard(output, shard.index, batch, shard.document_starts, shard.document_ids))
         if not rows:
@@ -132,7 +132,7 @@ def _checked_brackets(path: Path) -> Iterator[Sentence]:
 
 def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Batch:
     """Return the trees of sentences as arrays; raises UserError if heads are no tree."""
-    from parsing.text_parser import assemble
+    from parsing.text_parser import batch_of_parses
     from parsing.trees.arrays import to_parse
 
     relations, labels, tags = map(ids_of, (names.relations, names.labels, names.tags))
@@ -146,7 +146,7 @@ def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Ba
         spans = {i: to_parse(sentence, labels, tags, unlabelled=True) for i, sentence in enumerate(sentences)}
     faults: list[str] = []
     flags = np.zeros(len(sentences), np.uint8)  # gold trees of any length are kept, and of any words
-    batch = assemble([s.tokens for s in sentences], flags, names, arcs, spans, faults.append)
+    batch = batch_of_parses([s.tokens for s in sentences], flags, names, arcs, spans, faults.append)
     if faults:
         raise UserError(f"{path}: {faults[0]}")
     return batch

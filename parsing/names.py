@@ -6,7 +6,7 @@ from pathlib import Path
 from runtime.errors import UserError
 from runtime.files import path_of
 
-BUILTIN = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
+BUILTIN_FOLDERS = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
 """The model folders in the package."""
 
 
@@ -21,7 +21,7 @@ def find_parser(kind: str, spec: str) -> Path | None:
     Raises UserError for a parser that does not exist.
     """
     given_path = path_of(spec, f"{kind} parser")
-    path = BUILTIN[kind] if spec == "builtin" else given_path
+    path = BUILTIN_FOLDERS[kind] if spec == "builtin" else given_path
     if path.is_dir() and not (kind == "const" and (path / "benepar_model.bin").exists()):
         return path
     if kind == "dep":

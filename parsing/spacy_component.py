@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from parsing.text_parser import TextParser
     from parsing.trees.sentences import ParsedSentence
 
-Places = list[list[int]]
+Positions = list[list[int]]
 """The words of each parsed sentence, as positions in the document."""
 MAX_DOCUMENTS = 64
 """How many documents are parsed together at most."""
@@ -92,31 +92,31 @@ class ParserComponent:
 
         for batch in minibatch(stream, min(batch_size, MAX_DOCUMENTS)):  # type: ignore[no-untyped-call]
             docs = [doc if doc.has_annotation("SENT_START") else self._split_sentences(doc) for doc in batch]
-            pairs = [(doc, _places(doc)) for doc in docs]
-            texts = [[doc[i].text for i in words] for doc, places in pairs for words in places]
+            pairs = [(doc, _positions(doc)) for doc in docs]
+            texts = [[doc[i].text for i in words] for doc, positions in pairs for words in positions]
             sentences = batch_sentences(self.parser.parse_to_batch(texts), self.parser.inventories)
-            for doc, places in pairs:
-                sentences_of_doc = list(islice(sentences, len(places)))
+            for doc, positions in pairs:
+                sentences_of_doc = list(islice(sentences, len(positions)))
                 if len(doc):
-                    _annotate(doc, places, sentences_of_doc, self.parser)
+                    _annotate(doc, positions, sentences_of_doc, self.parser)
                 if len(doc) and self.parser.constituency is not None:
-                    doc._._constituent_data = _constituents(doc, places, sentences_of_doc)
+                    doc._._constituent_data = _constituents(doc, positions, sentences_of_doc)
                 yield doc
 
 
-def _places(doc: Doc) -> Places:
-    """Return the words of a document by sentence; sentences of white space are left out."""
-    places = ([token.i for token in span if normalise_text(token.text).strip()] for span in doc.sents)
-    return [words for words in places if words]
+def _positions(doc: Doc) -> Positions:
+    """Return the positions of words by sentence; sentences of white space are left out."""
+    positions = ([token.i for token in span if normalise_text(token.text).strip()] for span in doc.sents)
+    return [words for words in positions if words]
 
 
-def _annotate(doc: Doc, places: Places, sentences: list[ParsedSentence], parser: TextParser) -> None:
+def _annotate(doc: Doc, positions: Positions, sentences: list[ParsedSentence], parser: TextParser) -> None:
     """Write heads, relations and tags; the document's sentences follow from the heads."""
     heads = np.arange(len(doc))  # a token that is its own head is a root
     relations, tags, universal = ["dep"] * len(doc), ["_SP"] * len(doc), ["SPACE"] * len(doc)
-    if not places:
+    if not positions:
         relations[0] = "ROOT"
-    for words, sentence in zip(places, sentences, strict=True):
+    for words, sentence in zip(positions, sentences, strict=True):
         for i, head, relation in zip(words, sentence.heads or (), sentence.relations or (), strict=False):
             heads[i] = words[head - 1] if head else i
             relations[i] = relation if head else "ROOT"
@@ -125,7 +125,7 @@ def _annotate(doc: Doc, places: Places, sentences: list[ParsedSentence], parser:
             universal_of_words = universal_tags(sentence.words, sentence.tags, relations_or_none)
             for i, tag, universal_tag in zip(words, sentence.tags, universal_of_words, strict=True):
                 tags[i], universal[i] = tag, universal_tag
-    previous_word = places[0][0] if places else 0
+    previous_word = positions[0][0] if positions else 0
     for token in doc:
         if normalise_text(token.text).strip():
             previous_word = token.i
@@ -142,15 +142,15 @@ def _annotate(doc: Doc, places: Places, sentences: list[ParsedSentence], parser:
     doc.from_array(list(columns), cast("Ints2d", np.stack(list(columns.values()), axis=1)))
 
 
-def _constituents(doc: Doc, places: Places, sentences: list[ParsedSentence]) -> ConstituentData:
+def _constituents(doc: Doc, positions: Positions, sentences: list[ParsedSentence]) -> ConstituentData:
     """Make the record of a document's constituents that benepar's extensions read."""
     from benepar.integrations.spacy_extensions import ConstituentData
 
     from corpora.text import CHAIN_JOINER
 
-    bounds = [0, *(words[0] for words in places[1:]), len(doc)]
-    rows: list[tuple[int, int, str]] = [] if places else [(0, len(doc), "")]
-    for words, sentence, first, end in zip(places, sentences, bounds, bounds[1:], strict=False):
+    bounds = [0, *(words[0] for words in positions[1:]), len(doc)]
+    rows: list[tuple[int, int, str]] = [] if positions else [(0, len(doc), "")]
+    for words, sentence, first, end in zip(positions, sentences, bounds, bounds[1:], strict=False):
         # As in benepar every token is a constituent, one without a label if the parser gave none, and the
         # whole sentence covers the white space around it.
         spans = sentence.spans or []

@@ -121,7 +121,7 @@ class TextParser:
     ) -> Batch:
         """Parse sentences into a batch, with the reader's ``flags`` [B]; ``report`` gets a line per fault."""
         sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
-        rows, flags_B, parsable = prepare(sentences, flags, self.max_tokens)
+        rows, flags_B, parsable = select_parsable(sentences, flags, self.max_tokens)
         if self._is_foreign(rows):
             fact = "few of these words are English, which alone the builtin parsers know"
             report(f"{fact}: trees will be wrong")
@@ -132,14 +132,14 @@ class TextParser:
             parse_both = functools.partial(dependency.parse_with, self.constituency)
             pairs = parse_each(parse_both, rows, parsable, "joint", lambda fault: None)
         others = [i for i in parsable if i not in pairs]
-        arcs = spans = None
+        dependencies = constituents = None
         if self.dependency is not None:
-            arcs = {i: dependency_parse for i, (dependency_parse, _) in pairs.items()}
-            arcs |= parse_each(self.dependency.parse, rows, others, "dependency", report)
+            dependencies = {i: dependency_parse for i, (dependency_parse, _) in pairs.items()}
+            dependencies |= parse_each(self.dependency.parse, rows, others, "dependency", report)
         if self.constituency is not None:
-            spans = {i: constituency_parse for i, (_, constituency_parse) in pairs.items()}
-            spans |= parse_each(self.constituency.parse, rows, others, "constituency", report)
-        return assemble(rows, flags_B, self.inventories, arcs, spans, report)
+            constituents = {i: constituency_parse for i, (_, constituency_parse) in pairs.items()}
+            constituents |= parse_each(self.constituency.parse, rows, others, "constituency", report)
+        return batch_of_parses(rows, flags_B, self.inventories, dependencies, constituents, report)
 
     def _is_foreign(self, sentences: Sequence[Tokens]) -> bool:
         """Tell whether a builtin parser knows fewer of the first words than of any English text.
@@ -211,11 +211,11 @@ def load_parser(
     return parser
 
 
-def prepare(
+def select_parsable(
     sentences: Sequence[Sequence[str]], flags: Sequence[int] | None, max_tokens: int
 ) -> tuple[list[Tokens], UInt8, list[int]]:
-    """Return the sentences to store, their flags [B], and the numbers of those that can be parsed."""
-    rows: list[Tokens] = []
+    """Return the sentences to store, their flags [B], and the indices of those that can be parsed."""
+    to_store: list[Tokens] = []
     flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
     parsable: list[int] = []
     for i, tokens in enumerate(map(tuple, sentences)):
@@ -229,66 +229,67 @@ def prepare(
             flags_B[i] |= BLANK_TOKEN
         else:
             parsable.append(i)
-        rows.append(tokens)
-    return rows, flags_B, parsable
+        to_store.append(tokens)
+    return to_store, flags_B, parsable
 
 
 def parse_each(
     parse: Callable[[Sequence[Tokens]], Sequence[Parse]],
     sentences: list[Tokens],
-    numbers: list[int],
+    indices: list[int],
     name: str,
     report: Report,
 ) -> dict[int, Parse]:
-    """Parse the sentences with these numbers; return parses by number. If a batch fails, try its halves.
+    """Parse the sentences at these indices; return parses by index. If a batch fails, try its halves.
 
     A sentence that fails alone is reported and left out. What is no sentence's fault is raised: a lack of
     memory, a lost device, or that an easy sentence fails as well; trees must not depend on it.
     """
-    if not numbers:
+    if not indices:
         return {}
     try:
-        parses = parse([sentences[i] for i in numbers])
-        if len(parses) != len(numbers):
-            raise ValueError(f"{len(parses)} parses of {len(numbers)} sentences")
-        return dict(zip(numbers, parses, strict=True))
+        parses = parse([sentences[i] for i in indices])
+        if len(parses) != len(indices):
+            raise ValueError(f"{len(parses)} parses of {len(indices)} sentences")
+        return dict(zip(indices, parses, strict=True))
     except Exception as error:
         if out_of_memory(error) or isinstance(error, DeviceLost):
             raise
-        if len(numbers) == 1:
+        if len(indices) == 1:
             try:
                 parse([EASY_SENTENCE])
             except Exception:
                 line = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 raise UserError(f"{name} parser: fails on any sentence here ({line})") from error
-            report(_fault_line(f"{name} parser", error, sentences[numbers[0]]))
+            report(_fault_line(f"{name} parser", error, sentences[indices[0]]))
             return {}
-    half = len(numbers) // 2
-    first_half = parse_each(parse, sentences, numbers[:half], name, report)
-    return first_half | parse_each(parse, sentences, numbers[half:], name, report)
+    half = len(indices) // 2
+    first_half = parse_each(parse, sentences, indices[:half], name, report)
+    return first_half | parse_each(parse, sentences, indices[half:], name, report)
 
 
-def assemble(
+def batch_of_parses(
     sentences: Sequence[Tokens],
     flags: UInt8,
     inventories: Inventories,
-    arcs: dict[int, DependencyParse] | None,
-    spans: dict[int, ConstituencyParse] | None,
+    dependencies: dict[int, DependencyParse] | None,
+    constituents: dict[int, ConstituencyParse] | None,
     report: Report,
 ) -> Batch:
     """Put sentences and parses into a batch; one without a sound parse gets a fallback tree and a flag.
 
-    ``arcs`` and ``spans`` are by number of the sentence; None leaves the view out. Treebanks may have the
-    relation and the tag ``_``. ``flags`` [B] is updated; each parse that is wrong is reported.
+    ``dependencies`` and ``constituents`` are parses by the sentence's index; without one of them the batch
+    has no such trees. Treebanks may have the relation and the tag ``_``. ``flags`` [B] is updated; each parse
+    that is wrong is reported.
     """
     id_of_type: dict[str, int] = {}
     token = [id_of_type.setdefault(word, len(id_of_type)) for tokens in sentences for word in tokens]
     offsets = offsets_of([len(tokens) for tokens in sentences])
     arrays: dict[str, Int32] = {"token": np.array(token, np.int32)}
-    if arcs is not None:
-        arrays |= _dependency_fields(sentences, offsets, inventories, arcs, flags, report)
-    if spans is not None:
-        arrays |= _constituency_fields(sentences, offsets, inventories, spans, flags, report)
+    if dependencies is not None:
+        arrays |= _dependency_fields(sentences, offsets, inventories, dependencies, flags, report)
+    if constituents is not None:
+        arrays |= _constituency_fields(sentences, offsets, inventories, constituents, flags, report)
     return Batch(
         sentence_offsets=offsets,
         flags=flags,
@@ -303,7 +304,7 @@ def _dependency_fields(
     sentences: Sequence[Tokens],
     offsets: Int64,
     inventories: Inventories,
-    arcs: dict[int, DependencyParse],
+    dependencies: dict[int, DependencyParse],
     flags: UInt8,
     report: Report,
 ) -> dict[str, Int32]:
@@ -312,8 +313,8 @@ def _dependency_fields(
     head = concatenated_ranges(np.zeros(len(sentences), np.int64), np.diff(offsets)).astype(np.int32)
     relation = np.full(offsets[-1], len(inventories.relations) - 1, np.int32)
     is_sound = np.zeros(len(sentences), np.bool_)
-    for i in sorted(arcs):
-        parse, words = arcs[i], slice(offsets[i], offsets[i + 1])
+    for i in sorted(dependencies):
+        parse, words = dependencies[i], slice(offsets[i], offsets[i + 1])
         if defect := _dependency_defect(parse, len(sentences[i]), len(inventories.relations)):
             report(_fault_line("dependency tree", defect, sentences[i]))
         else:
@@ -334,7 +335,7 @@ def _constituency_fields(
     sentences: Sequence[Tokens],
     offsets: Int64,
     inventories: Inventories,
-    spans: dict[int, ConstituencyParse],
+    constituents: dict[int, ConstituencyParse],
     flags: UInt8,
     report: Report,
 ) -> dict[str, Int32]:
@@ -345,7 +346,7 @@ def _constituency_fields(
         no_tags = np.full(len(tokens), tag_count - 1, np.int32)
         whole = (np.array([value], np.int32) for value in (0, len(tokens), NULL_LABEL))
         flat_parse = ConstituencyParse(no_tags, *whole)
-        parse = spans.get(i, flat_parse)
+        parse = constituents.get(i, flat_parse)
         try:
             are_tags = _are_ids(parse.tags, len(tokens), tag_count)
             if not (are_tags and _are_ids(parse.labels, len(parse.labels), dummy_label)):

@@ -37,7 +37,7 @@ from multiview.structure.poles import has_opposite, signed_spellings
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import ROLE, ROLES
-from parsing.trees.roles import Arcs
+from parsing.trees.roles import RoleArcs
 from runtime.compiled import compiled
 
 WIDTH = 1024
@@ -81,7 +81,7 @@ class BindingPlan(Plan):
     word: NDArray[np.int64]  # [N], each token's place among the distinct words
 
 
-def role_pairs(trees: WordTrees) -> Arcs:
+def role_pairs(trees: WordTrees) -> RoleArcs:
     """Return the trees' arcs, and those between two dependents of one head, or with a dependent's number."""
     arcs = trees.canonical_arcs()
     # A number is a dependent of its noun's head as well: he ran two miles and she three.
@@ -96,10 +96,10 @@ def role_pairs(trees: WordTrees) -> Arcs:
     by_head = np.argsort(head, kind="stable")
     first, second = _siblings(role[by_head], head[by_head], dependent[by_head])
     sibling_role = np.full(len(first), SIBLINGS)
-    return _join_arcs([arcs, Arcs(sibling_role, first, second)])
+    return _join_arcs([arcs, RoleArcs(sibling_role, first, second)])
 
 
-def order_pairs(trees: WordTrees) -> Arcs:
+def order_pairs(trees: WordTrees) -> RoleArcs:
     """Pair the content words at most ``ORDER_DISTANCE`` apart, in order; without words that deny."""
     content = trees.content_tokens()
     first = np.repeat(np.arange(len(content)), ORDER_DISTANCE)
@@ -108,7 +108,7 @@ def order_pairs(trees: WordTrees) -> Arcs:
     first, second = content[first[is_inside]], content[second[is_inside]]
     in_one_sentence = trees.sentences_of(first) == trees.sentences_of(second)
     first, second = first[in_one_sentence], second[in_one_sentence]
-    return Arcs(np.full(len(first), ORDER), first, second)
+    return RoleArcs(np.full(len(first), ORDER), first, second)
 
 
 def _siblings(
@@ -137,15 +137,17 @@ def _damp_repeats(
     return sign_M
 
 
-def _join_arcs(parts: list[Arcs]) -> Arcs:
-    return Arcs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Arcs)))
+def _join_arcs(parts: list[RoleArcs]) -> RoleArcs:
+    return RoleArcs(
+        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(RoleArcs))
+    )
 
 
 class BindingView(WeightlessView):
     """Sums of bound pairs of words; subclasses say which words are paired."""
 
     requires = frozenset({"tokens", "dep"})
-    pair_rules: ClassVar[tuple[Callable[[WordTrees], Arcs], ...]]
+    pair_rules: ClassVar[tuple[Callable[[WordTrees], RoleArcs], ...]]
     """Each chooses pairs of words: their roles, and the tokens of both, [M]."""
 
     width = WIDTH

@@ -17,7 +17,7 @@ from corpora.characters import normalise_text
 from multiview.structure.poles import base_and_sign, has_opposite
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import FUNCTION_WORD, KIND, ROLE, WORD, relation_bits, word_flags
-from parsing.trees.roles import Arcs, canonical_arcs, parents
+from parsing.trees.roles import RoleArcs, canonical_arcs, parents
 
 PARTICLES = {"off": "on", "down": "up"}
 """Particles, each with its opposite."""
@@ -99,7 +99,7 @@ class WordTrees:
         self.relation_N = relation_bits(batch.relations)[batch.relation]
         self.parent_N = parents(batch.head, batch.sentence_offsets)
 
-    def canonical_arcs(self) -> Arcs:
+    def canonical_arcs(self) -> RoleArcs:
         """Return who did what to whom, by :mod:`parsing.trees.roles`, but for negation: it turns signs."""
         flags_N = word_flags(self.types)[self.word_N]
         return canonical_arcs(
@@ -119,7 +119,7 @@ class WordTrees:
     def _tokens_in(self, words: Set[str]) -> NDArray[np.int64]:
         return np.flatnonzero(np.array([word in words for word in self.lower_types], bool)[self.word_N])
 
-    def negation_signs(self, arcs: Arcs, *, with_particles: bool = True) -> NDArray[np.int8]:
+    def negation_signs(self, arcs: RoleArcs, *, with_particles: bool = True) -> NDArray[np.int8]:
         """Return the sign of each token: -1 where it is denied an odd number of times, int8 [N].
 
         ``with_particles`` says whether :data:`PARTICLES` turn words, too. A comparison with *less* or *not

@@ -99,7 +99,7 @@ def load_benepar(name_or_path: str) -> BeneparParser:
         if not file.is_dir():
             check_regular(file)
     try:
-        with todays_libraries():
+        with patched_libraries():
             parser = ChartParser.from_trained(str(path))
     except Exception as error:
         # torch, transformers and zip readers raise anything on foreign files.
@@ -114,8 +114,8 @@ def load_benepar(name_or_path: str) -> BeneparParser:
     return BeneparParser(parser, {"name": f"benepar-{path.name}", "version": VERSION, "sha256": digest})
 
 
-def todays_libraries() -> ExitStack:
-    """Keep benepar from running code that a model brings, and give it back a method that it calls."""
+def patched_libraries() -> ExitStack:
+    """Patch the libraries so that benepar runs no code of a model, and finds a method that it calls."""
     stack = ExitStack()
     # benepar calls torch's loader without saying that code must not run; the variable says it.
     stack.enter_context(mock.patch.dict("os.environ", TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"))

@@ -22,7 +22,7 @@ from typing import Any
 from corpora.text import Corpus, Document, Sentence
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, join_batches
-from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, TreeCache, write_shard
+from parsing.trees.cache import MANIFEST_FILE, SHARD_SENTENCES, Manifest, TreeCache, write_shard
 from parsing.trees.check import ShardRow, open_shard
 from runtime.cli import LOGGER, log_to, warn_once
 from runtime.errors import UserError, out_of_memory
@@ -128,7 +128,7 @@ def run_corpus(
     start_time = time.monotonic()
     with lock_folder(output):
         refuse_others(output, "dep_model")
-        old_manifest = Manifest.read(output) if (output / NAME).exists() else None
+        old_manifest = Manifest.read(output) if (output / MANIFEST_FILE).exists() else None
         identity = {"corpus": {"name": corpus.name, **corpus.identity}}
         _refuse_other_run(output, old_manifest, identity)  # before workers load parsers
         next(iter(corpus), None)  # refuses a corpus without sentences
@@ -139,7 +139,7 @@ def run_corpus(
             if config is not None:  # only now: a refused run changes nothing
                 until_the_end.enter_context(log_to(output))
                 write_json(output / "config.json", config)
-            rows = tuple(sound_shards(output, manifest))
+            rows = tuple(intact_shards(output, manifest))
             old_sentences = sum(row.sentences for row in rows)
             if not manifest.complete or len(rows) < len(manifest.shards):
                 manifest = _parse_shards(replace(manifest, shards=rows), corpus, output, pool)
@@ -148,17 +148,17 @@ def run_corpus(
 
 def _refuse_other_run(output: Path, manifest: Manifest | None, identity: Mapping[str, Any]) -> None:
     """Refuse a cache whose manifest has another value for one of these parts of its identity."""
-    old_identity = {part: manifest.identity.get(part) for part in identity} if manifest else identity
-    if change := difference(old_identity, identity):
+    old_identity = {key: manifest.identity.get(key) for key in identity} if manifest else identity
+    if change := first_difference(old_identity, identity):
         reason = f"holds the trees of another run ({change})"
         raise UserError(f"{output}: {reason}; use another --output or delete it")
 
 
-def difference(old: Any, new: Any, name: str = "") -> str | None:
+def first_difference(old: Any, new: Any, name: str = "") -> str | None:
     """Name the first value that differs between two identities: ``corpus.sha256: 'a' is now 'b'``."""
     if isinstance(old, dict) and isinstance(new, dict):
         keys = sorted({*old, *new})
-        changes = (difference(old.get(key), new.get(key), f"{name}.{key}") for key in keys)
+        changes = (first_difference(old.get(key), new.get(key), f"{name}.{key}") for key in keys)
         return next(filter(None, changes), None)
     return None if old == new else f"{name.lstrip('.')}: {old!r} is now {new!r}"
 
@@ -180,7 +180,7 @@ def _parse_shards(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool) 
     rows = {row.index: row for row in manifest.shards}
     parts = (
         ShardPart(shard, start, min(start + PART_SENTENCES, len(shard.sentences)))
-        for shard in shards_of(corpus, manifest.shard_sentences)
+        for shard in cut_into_shards(corpus, manifest.shard_sentences)
         if shard.index not in rows
         for start in range(0, len(shard.sentences), PART_SENTENCES)
     )
@@ -202,7 +202,7 @@ def _parse_shards(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool) 
     return manifest
 
 
-def sound_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
+def intact_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
     """Yield the listed shards whose files are unchanged and sound; log those to be parsed again."""
     fields = TreeCache(folder, manifest).fields
     for row in manifest.shards:
@@ -214,7 +214,7 @@ def sound_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
             yield row
 
 
-def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
+def cut_into_shards(documents: Iterable[Document], size: int) -> Iterator[Shard]:
     """Cut documents into shards of ``size`` sentences."""
     shard = Shard(0)
     for document in documents:

@@ -84,7 +84,7 @@ def score_parser(kind: str, parser: Any, gold: Sequence[Sentence]) -> Scores:
     }
 
 
-def brackets(tree: Sentence, gold_tags: Iterable[str]) -> Counter[tuple[int, int, str]]:
+def count_brackets(tree: Sentence, gold_tags: Iterable[str]) -> Counter[tuple[int, int, str]]:
     """Count labelled brackets over the words that are not punctuation."""
     words_before = [0]  # words that are not punctuation before each fencepost
     for tag in gold_tags:
@@ -102,8 +102,8 @@ def bracket_scores(gold: Sequence[Sentence], trees: Sequence[Sentence]) -> Score
     common = in_gold = in_trees = right_tags = words = complete = 0
     for gold_tree, tree in zip(gold, trees, strict=True):
         gold_tags = gold_tree.tags or ()
-        gold_brackets = brackets(gold_tree, gold_tags)
-        tree_brackets = brackets(tree, gold_tags)
+        gold_brackets = count_brackets(gold_tree, gold_tags)
+        tree_brackets = count_brackets(tree, gold_tags)
         common += (gold_brackets & tree_brackets).total()
         in_gold += gold_brackets.total()
         in_trees += tree_brackets.total()

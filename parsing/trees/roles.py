@@ -72,8 +72,8 @@ _KINDS_SHARING_ROLES = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.OBLIQUE | KIND.
 
 
 @dataclass(frozen=True)
-class Arcs:
-    """The M arcs of a batch: places in ``ROLES``, and tokens as places in the batch, [M] each."""
+class RoleArcs:
+    """The M canonical arcs of a batch, [M] each: roles as indices in ``ROLES``, tokens numbered in the batch."""
 
     role: Int64
     head: Int64
@@ -82,7 +82,7 @@ class Arcs:
 
 def canonical_arcs(
     head: Int, relation: Int64, word: Int64, sentence_offsets: Int, *, with_negation: bool = True
-) -> Arcs:
+) -> RoleArcs:
     """Find the canonical arcs of dependency trees, with or without those of negation.
 
     Heads [T] are 1-based within the sentence, 0 for the root; relations and words [T] are bits of
@@ -92,7 +92,7 @@ def canonical_arcs(
     arcs = np.empty((1 + ARCS_PER_TOKEN * len(word) + SPARE_ARCS, 3), np.int64)
     arcs[0, 0] = 0
     _fill_arcs(token_records(parents(head, sentence_offsets), relation, word), with_negation, arcs)
-    return Arcs(*arcs[1 : arcs[0, 0] + 1].T.copy())
+    return RoleArcs(*arcs[1 : arcs[0, 0] + 1].T.copy())
 
 
 def parents(head: Int, sentence_offsets: Int) -> Int64:

@@ -8,7 +8,7 @@ import pytest
 
 from multiview import encode, search
 from multiview.names.opened import open_encoder
-from parsing.names import BUILTIN
+from parsing.names import BUILTIN_FOLDERS
 from parsing.trees.cache import TreeCache
 from senteval_runner.evaluation_trees import open_model
 from tests.fixtures.transformers import save_sentence_encoder
@@ -64,7 +64,7 @@ RELATIVE = ("given.npz", "bag:words.txt", "sif:words.txt?corpus=trees", "random:
 def test_what_is_opened_by_a_relative_name_is_found_from_another_folder(
     workplace: Path, name: str, monkeypatch
 ) -> None:
-    shutil.copytree(BUILTIN["dep"], "parser")
+    shutil.copytree(BUILTIN_FOLDERS["dep"], "parser")
     places = {"parsers": {"dep": "parser"}, "device": "cpu"}
     expected, encoder = open_encoder(name, **places).features(LINES), open_encoder(name, **places)
     key, spec = encoder.key, encoder.spec

@@ -9,7 +9,7 @@ from benepar.decode_chart import ChartDecoder, SpanClassificationMarginLoss, get
 from benepar.integrations.nltk_plugin import InputSentence
 
 from parsing.convert import cli as convert
-from parsing.libraries.benepar import BeneparParser, load_benepar, todays_libraries
+from parsing.libraries.benepar import BeneparParser, load_benepar, patched_libraries
 from parsing.networks.cky import best_labels, decode_batch, span_offsets
 from parsing.networks.constituency import LabelHead, SpanParser, margin_loss
 from parsing.text_parser import load_parser
@@ -155,7 +155,7 @@ def backbones(tmp_path_factory):
 def pretrained(folder, **changes):
     """benepar's model over a transformer."""
     kind = {"use_chars_lstm": False, "use_pretrained": True, "pretrained_model": str(folder)}
-    with todays_libraries():
+    with patched_libraries():
         return benepar_model(2, **kind, **changes)
 
 

@@ -17,7 +17,7 @@ import h5py
 import pytest
 
 from corpora.text import Document, Sentence
-from parsing.pipeline.driver import Worker, run_corpus, shards_of
+from parsing.pipeline.driver import Worker, cut_into_shards, run_corpus
 from parsing.run import cli
 from parsing.text_parser import TextParser
 from parsing.trees.cache import Manifest, TreeCache
@@ -63,7 +63,7 @@ def test_shards_cut_documents_and_record_it() -> None:
     documents.append(
         Document("3", (Sentence(("3.1",)),), is_continuation=True)
     )  # a document in pieces is one
-    shards = list(shards_of(documents, 4))
+    shards = list(cut_into_shards(documents, 4))
     assert [[s.tokens[0] for s in shard.sentences] for shard in shards] == [
         ["0.0", "0.1", "0.2", "2.0"],
         ["2.1", "2.2", "2.3", "2.4"],

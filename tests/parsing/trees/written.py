@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parsing.text_parser import assemble
+from parsing.text_parser import batch_of_parses
 from parsing.trees.batch import Batch, DependencyParse, Inventories
 
 
@@ -21,4 +21,4 @@ def read_batch(tree: str) -> tuple[list[str], Batch]:
     words, heads, relations, _ = read_trees(tree)
     known = Inventories(relations=tuple(sorted({*relations, "_"})))
     parse = DependencyParse(np.array(heads), np.array([known.relations.index(name) for name in relations]))
-    return words, assemble([words], np.zeros(1, np.uint8), known, {0: parse}, None, pytest.fail)
+    return words, batch_of_parses([words], np.zeros(1, np.uint8), known, {0: parse}, None, pytest.fail)
