@@ -37,9 +37,7 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
     from parsing.trees.cache import write_shard
     from runtime.progress import progress
 
-    shards = cut_into_shards(
-        corpus, SAMPLE
-    )  # a reader that goes on living: the estimate looks at how far it is
+    shards = cut_into_shards(corpus, SAMPLE)  # the reader stays open: the estimate looks at how far it is
     sample = next(shards)
     worker = Worker(lambda: parser)
     worker.parse(sample.sentences[:WARM_UP])

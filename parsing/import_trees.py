@@ -21,7 +21,7 @@ from corpora.inputs import input_hash
 from corpora.text import Document, Sentence, split_document
 from corpora.treebanks import read_conllu
 from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME, Batch, DependencyParse, ids_of
-from parsing.trees.cache import MANIFEST_FILE, SHARD_SENTENCES, Manifest, write_shard
+from parsing.trees.cache import MANIFEST, SHARD_SENTENCES, Manifest, write_shard
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
 from runtime.files import lock_folder
@@ -54,7 +54,7 @@ def import_trees(output: Path, *, conllu: Path | None = None, ptb: Path | None =
         raise UserError("--conllu or --ptb is needed")
     manifest = treebank_manifest(output.name, conllu, ptb)
     with lock_folder(output):
-        if (output / MANIFEST_FILE).exists():
+        if (output / MANIFEST).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
         rows = []
         for shard in cut_into_shards(gold_documents(conllu, ptb), SHARD_SENTENCES):

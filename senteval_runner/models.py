@@ -22,7 +22,7 @@ log = logging.getLogger(LOGGER)
 
 
 @dataclass(kw_only=True)
-class ScoredModel(ModelScores):
+class Model(ModelScores):
     """A model with its scores."""
 
     encoder: OpenedEncoder
@@ -30,18 +30,14 @@ class ScoredModel(ModelScores):
     """Reasons why tasks have no result, by task."""
 
 
-def open_models(
-    models: Iterable[Sequence[Name]], trees: EvaluationTrees, **options: Any
-) -> list[ScoredModel]:
+def open_models(models: Iterable[Sequence[Name]], trees: EvaluationTrees, **options: Any) -> list[Model]:
     """Open the models of a run, each once, with :func:`open_model`'s ``options``."""
     encoders = {tuple(names): open_model(names, trees=trees, **options) for names in models}.values()
     names = distinct_names([encoder.name for encoder in encoders], [encoder.spec for encoder in encoders])
-    return [ScoredModel(name=name, encoder=encoder) for name, encoder in zip(names, encoders, strict=True)]
+    return [Model(name=name, encoder=encoder) for name, encoder in zip(names, encoders, strict=True)]
 
 
-def score_models(
-    models: Sequence[ScoredModel], tasks: Tasks, seeds: Sequence[int], store: ResultStore
-) -> None:
+def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], store: ResultStore) -> None:
     """Score every model on every task with every seed, and keep the results in the models.
 
     A model's size is that of its vectors for classifiers or, if none of these was scored, of those for

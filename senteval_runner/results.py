@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info
 
 from runtime.files import write_json, write_text
 from senteval_runner.evaluation import versions
-from senteval_runner.models import ScoredModel
+from senteval_runner.models import Model
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Page, Section, Table
@@ -30,7 +30,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def write_results(
-    folder: Path, models: Sequence[ScoredModel], protocol: Protocol, options: Mapping[str, Any]
+    folder: Path, models: Sequence[Model], protocol: Protocol, options: Mapping[str, Any]
 ) -> None:
     """Write all files and print the tables; ``options`` are those of the command, as JSON."""
     results = [
@@ -68,9 +68,7 @@ def write_results(
     print(f"written: {folder}: report.html, results.md, results.tex, results.csv, results.json")
 
 
-def _provenance(
-    options: Mapping[str, Any], protocol: Protocol, models: Sequence[ScoredModel]
-) -> dict[str, Any]:
+def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence[Model]) -> dict[str, Any]:
     """Return how the results were made, which ``results.json`` holds before them."""
     mean_columns = tables.columns_of_mean(metrics for model in models for metrics in model.metrics)
     # The last digits of L-BFGS depend on the BLAS library, its kernels and its threads.
@@ -107,7 +105,7 @@ def _provenance(
     }
 
 
-def _remarks(models: Sequence[ScoredModel]) -> list[Section]:
+def _remarks(models: Sequence[Model]) -> list[Section]:
     """Return tables of the vectors that were scored, of unusual row counts, and of skipped tasks."""
     results = [
         (model.name, result)

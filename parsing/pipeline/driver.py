@@ -22,7 +22,7 @@ from typing import Any
 from corpora.text import Corpus, Document, Sentence
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, join_batches
-from parsing.trees.cache import MANIFEST_FILE, SHARD_SENTENCES, Manifest, TreeCache, write_shard
+from parsing.trees.cache import MANIFEST, SHARD_SENTENCES, Manifest, TreeCache, write_shard
 from parsing.trees.check import ShardRow, open_shard
 from runtime.cli import LOGGER, log_to, warn_once
 from runtime.errors import UserError, out_of_memory
@@ -128,7 +128,7 @@ def run_corpus(
     start_time = time.monotonic()
     with lock_folder(output):
         refuse_others(output, "dep_model")
-        old_manifest = Manifest.read(output) if (output / MANIFEST_FILE).exists() else None
+        old_manifest = Manifest.read(output) if (output / MANIFEST).exists() else None
         identity = {"corpus": {"name": corpus.name, **corpus.identity}}
         _refuse_other_run(output, old_manifest, identity)  # before workers load parsers
         next(iter(corpus), None)  # refuses a corpus without sentences

@@ -49,7 +49,7 @@ from runtime.process import shared_lock
 if TYPE_CHECKING:
     import h5py
 
-MANIFEST_FILE = "manifest.json"
+MANIFEST = "manifest.json"
 FORMAT_VERSION = 2
 SHARD_SENTENCES = 8192
 OPEN_SHARDS = 16
@@ -113,16 +113,14 @@ class Manifest(Inventories):
         del values["shards"]
         text = json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False).removesuffix("\n}")
         rows = ",\n  ".join(lines)
-        write_text(folder / MANIFEST_FILE, f'{text},\n "shards": [\n  {rows}\n ]\n}}\n')
+        write_text(folder / MANIFEST, f'{text},\n "shards": [\n  {rows}\n ]\n}}\n')
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
         """Read the manifest of ``folder``; refuse one that is damaged or of another format version."""
-        path = Path(folder) / MANIFEST_FILE
+        path = Path(folder) / MANIFEST
         if not path.exists():
-            raise UserError(
-                f"{folder}: not a tree cache (no {MANIFEST_FILE}); make one with python -m parsing.run"
-            )
+            raise UserError(f"{folder}: not a tree cache (no {MANIFEST}); make one by python -m parsing.run")
         values = read_record(path)
         if (version := values.get("format_version")) != FORMAT_VERSION:
             remedy = f"this program reads {FORMAT_VERSION}; parse again into another folder"

@@ -73,7 +73,7 @@ _KINDS_SHARING_ROLES = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.OBLIQUE | KIND.
 
 @dataclass(frozen=True)
 class RoleArcs:
-    """The M canonical arcs of a batch, [M] each: roles as indices in ``ROLES``, tokens numbered in the batch."""
+    """The M canonical arcs of a batch, [M] each: indices in ``ROLES``, and tokens numbered in the batch."""
 
     role: Int64
     head: Int64
