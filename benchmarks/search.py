@@ -62,7 +62,7 @@ def main(config: SearchingConfig) -> None:
         row_ND = read_array(path, 2)
         seconds = {}
         start = time.process_time()
-        index = SearchIndex.of(row_ND, Path(folder) / "index", {})
+        index = SearchIndex.load_or_build(row_ND, Path(folder) / "index", {})
         seconds["index"] = time.process_time() - start
         size = sum(file.stat().st_size for file in (Path(folder) / "index").iterdir())
         memory = peak_memory()

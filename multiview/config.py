@@ -45,7 +45,7 @@ MOST_VIEWS = 32
 Case = Literal["exact", "backoff", "lower"]
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all", "quickthought"]
-Start = Literal["xavier", "bag"]
+InitRule = Literal["xavier", "bag"]
 Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max"]
 """How the states of a view's nodes become one vector; the parts between commas are concatenated and divided
 by their number."""
@@ -98,7 +98,7 @@ class EncoderConfig:
 
     dim: Count = 128
     """Hidden size D of each view."""
-    start: Start = "bag"
+    start: InitRule = "bag"
     """xavier as in the paper, or bag: trees start as bags of words weighted by their rarity, views alike."""
     pooling: Pooling = "root"
     """How states of nodes become a sentence's vector."""

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from corpora.sentences import read_sentences
-from multiview.config import EncoderConfig, Start
+from multiview.config import EncoderConfig, InitRule
 from multiview.encoders.batch_encoder import annotations_of, view_positions
 from multiview.encoders.meaning import Readout, sample_ranges
 from multiview.encoders.registry import ViewStack, fields_of, table_indices
@@ -120,7 +120,7 @@ class LoadedModel:
         dim: int = 128,
         word_dim: int = 128,
         words: WordTable | None = None,
-        start: Start = "xavier",
+        start: InitRule = "xavier",
         relations: bool = False,
         seed: int = 0,
         device: str | torch.device | None = None,

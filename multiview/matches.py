@@ -110,11 +110,11 @@ class ViewNodes:
     """The nodes' vectors of each sentence, [N, D]."""
 
 
-def nodes_of(batch: Batch, network: ViewStack, places: Sequence[int]) -> Iterator[ViewNodes]:
-    """Yield the nodes of the views at some places of a network."""
+def nodes_of(batch: Batch, network: ViewStack, positions: Sequence[int]) -> Iterator[ViewNodes]:
+    """Yield the nodes of the views at some positions of a network."""
     views_of_name: Counter[str] = Counter()
     token_count, words = int(batch.sentence_offsets[-1]), batch.distinct_words()
-    for view, x_UE, token_N in network.encoder_inputs(places, *words):
+    for view, x_UE, token_N in network.encoder_inputs(positions, *words):
         plan = view.plan(batch)
         h_ND = view.forward_nodes(x_UE, plan, token_N)
         tree: Tree = ""
@@ -177,17 +177,17 @@ def explain_pair(
 def _matches_of(
     view: ViewNodes, batch: Batch, pair: Sequence[ParsedSentence], dummy_label: int, top: int
 ) -> Iterator[Match]:
-    covers, units, subtrees = [], [], []
+    covers, unit_vectors, subtrees = [], [], []
     for row, sentence in enumerate(pair):
         cover_NW, is_subtree_N = covers_of(batch, row, view.tree, dummy_label)
         cover_NW = cover_NW[is_subtree_N]
         # The nodes of a dependency tree are its words.
         top_N = np.flatnonzero(is_subtree_N) if view.tree == "dep" else cover_NW.argmax(1)
         covers.append(cover_NW)
-        units.append(unit_rows(view.states[row][is_subtree_N]))
+        unit_vectors.append(unit_rows(view.states[row][is_subtree_N]))
         nodes = zip(cover_NW, top_N.tolist(), strict=True)
         subtrees.append([_subtree(sentence, cover_W, top_word) for cover_W, top_word in nodes])
-    cosine_NM = units[0] @ units[1].T
+    cosine_NM = unit_vectors[0] @ unit_vectors[1].T
     trivial_NM = np.zeros(cosine_NM.shape, bool)
     for n, m in np.ndindex(cosine_NM.shape):
         trivial_NM[n, m] = _is_trivial(subtrees[0][n], subtrees[1][m])
@@ -268,15 +268,15 @@ def _drawing(sentence: ParsedSentence, tree: Tree, subtrees: Sequence[Subtree]) 
     """Draw the tree of a sentence; the number of a match, in brackets, is at the top of its subtree."""
     tags, spans = list(sentence.tags or ()), list(sentence.spans or ())
     relations = list(sentence.relations or ())
-    places = {span[:2]: index for index, span in enumerate(spans)}
+    index_of_span = {span[:2]: index for index, span in enumerate(spans)}
     for number, subtree in enumerate(subtrees, start=1):
-        place = places.get((subtree.positions[0], subtree.positions[-1] + 1))
+        index = index_of_span.get((subtree.positions[0], subtree.positions[-1] + 1))
         if tree == "dep":
             relations[subtree.top] += f" [{number}]"
-        elif place is None:  # a word without a constituent of its own
+        elif index is None:  # a word without a constituent of its own
             tags[subtree.top] += f" [{number}]"
         else:
-            spans[place] = (*spans[place][:2], f"{spans[place][2]} [{number}]")
+            spans[index] = (*spans[index][:2], f"{spans[index][2]} [{number}]")
     if tree == "dep":
         return replace(sentence, relations=relations, spans=None).drawings()[0]
     return replace(sentence, tags=tags, spans=spans, heads=None).drawings()[0]

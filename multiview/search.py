@@ -87,19 +87,19 @@ def semantic_search(
 
 
 def _nearest(
-    directions_QD: NDArray[np.float32], corpus_ND: NDArray[Any], lengths_N: NDArray[np.floating], top_k: int
+    unit_QD: NDArray[np.float32], corpus_ND: NDArray[Any], lengths_N: NDArray[np.floating], top_k: int
 ) -> list[list[Hit]]:
     """Search the corpus for a block of queries, some rows at a time."""
-    best_QK = np.empty((len(directions_QD), 0), np.uint64)
-    rows_at_once = BLOCK_SCORES // len(directions_QD)
+    best_QK = np.empty((len(unit_QD), 0), np.uint64)
+    rows_at_once = BLOCK_SCORES // len(unit_QD)
     for first in range(0, len(corpus_ND), rows_at_once):
         block = slice(first, first + rows_at_once)
-        scores_QN = (directions_QD @ corpus_ND[block].T / lengths_N[block]).astype(np.float32)
+        scores_QN = (unit_QD @ corpus_ND[block].T / lengths_N[block]).astype(np.float32)
         row_N = np.arange(first, first + scores_QN.shape[1])
         if best_QK.shape[1] == top_k:  # most rows are near to none of the queries
             is_near_N = (scores_QN > _scores(best_QK.min(axis=1, keepdims=True))).any(axis=0)
             scores_QN, row_N = scores_QN[:, is_near_N], row_N[is_near_N]
-        keys_QN = np.concatenate([best_QK, _keys(scores_QN, row_N)], axis=1)
+        keys_QN = np.concatenate([best_QK, _sort_keys(scores_QN, row_N)], axis=1)
         beyond = max(keys_QN.shape[1] - top_k, 0)
         best_QK = np.partition(keys_QN, beyond, axis=1)[:, beyond:] if beyond else keys_QN
     best_QK = np.sort(best_QK, axis=1)[:, ::-1]
@@ -107,15 +107,15 @@ def _nearest(
     return [list(map(Hit, *each)) for each in zip(rows_QK.tolist(), _scores(best_QK).tolist(), strict=True)]
 
 
-def _keys(scores_QN: NDArray[np.float32], row_N: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return integers that rank like scores, and equal ones by row: no two of a query are equal."""
+def _sort_keys(scores_QN: NDArray[np.float32], row_N: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return integers that sort as the scores do, and equal scores by row: no two of a query are equal."""
     bits_QN = (scores_QN + np.float32(0)).view(np.uint32)  # adding 0 turns -0 into it
     bits_QN ^= np.where(bits_QN >> 31, np.uint32(2**32 - 1), np.uint32(2**31))  # in the order of the floats
     return bits_QN.astype(np.uint64) << np.uint64(32) | (LAST_ROW - row_N).astype(np.uint64)
 
 
 def _scores(keys: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Return the scores, float32, in what :func:`_keys` made."""
+    """Return the scores, float32, of what :func:`_sort_keys` returned."""
     bits = (keys >> np.uint64(32)).astype(np.uint32)
     return (bits ^ np.where(bits >> 31, np.uint32(2**31), np.uint32(2**32 - 1))).view(np.float32)
 
@@ -164,10 +164,10 @@ class Collection:
     corpus: SentenceInput
     vectors_ND: NDArray[np.float32]
     index: "SearchIndex | None" = None
-    """Proposes rows of many vectors; without it all are looked at."""
+    """Finds candidates among many vectors; without it all are looked at."""
 
     @classmethod
-    def keep(cls, corpus: SentenceInput, encoder: "OpenedEncoder") -> Self:
+    def load_or_encode(cls, corpus: SentenceInput, encoder: "OpenedEncoder") -> Self:
         """Read the vectors of a corpus from ``runs/vectors``, or encode it; text, model and version count."""
         # The encoder's key leaves out the code of plugins.
         source: dict[str, Any] = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
@@ -179,14 +179,14 @@ class Collection:
             return cls(corpus, vectors_ND)
         from multiview.search_index import SearchIndex
 
-        return cls(corpus, vectors_ND, SearchIndex.of(vectors_ND, folder / "index", source))
+        return cls(corpus, vectors_ND, SearchIndex.load_or_build(vectors_ND, folder / "index", source))
 
     def search(self, queries_QD: NDArray[np.floating], *, top_k: int) -> list[list[Hit]]:
-        """Return the nearest rows of each query; what an index proposes is scored by the vectors."""
+        """Return the nearest rows of each query; candidates of an index are scored by the vectors."""
         if self.index is None:
             return semantic_search(queries_QD, self.vectors_ND, top_k=top_k)
         hits = []
-        for query_D, rows in zip(queries_QD, self.index.propose(queries_QD, top_k), strict=True):
+        for query_D, rows in zip(queries_QD, self.index.candidates(queries_QD, top_k), strict=True):
             (nearest,) = semantic_search(query_D, self.vectors_ND[rows], top_k=top_k)
             hits.append([Hit(int(rows[hit.corpus_id]), hit.score) for hit in nearest])
         return hits
@@ -205,7 +205,7 @@ def main(config: SearchConfig) -> None:
     if config.vectors is not None:
         collection = Collection(corpus, read_array(config.vectors, 2))
     elif config.keep:
-        collection = Collection.keep(corpus, encoder)
+        collection = Collection.load_or_encode(corpus, encoder)
     else:
         vectors_ND = encoder.encode(corpus.texts, trees=corpus.trees, show_progress_bar=None)
         collection = Collection(corpus, vectors_ND)
@@ -235,33 +235,34 @@ def main(config: SearchConfig) -> None:
     for query in config.query or sentences_of(STANDARD_INPUT):
         query_1D = encode_queries([query])
         if len(config.query) != 1:
-            print(shown(query))
+            print(on_one_line(query))
         nearest = collection.search(query_1D, top_k=NEAREST_JUDGED if judge else config.top)[0]
         hits = [(Hit(corpus.line(row), score), corpus.text(row)) for row, score in nearest]
         if judge is not None:
             _print_judged(judge, query, hits, config.top)
             continue
         for (line, score), text in hits:
-            print(f"{score:.4f}  {line:>7}  {shown(text)}", flush=True)
+            print(f"{score:.4f}  {line:>7}  {on_one_line(text)}", flush=True)
 
 
 def _print_judged(judge: "Judge", query: str, hits: Sequence[tuple[Hit, str]], top: int) -> None:
     """Print the hits that say the same as the query, at most ``top``; then the others, with a reason."""
     judgements = judge.pairs([(query, text) for _, text in hits])
     judged = [(*hit, judgement) for hit, judgement in zip(hits, judgements, strict=True)]
-    kept = [each for each in judged if each[2].probability > 0.5]
-    for (row, score), text, judgement in kept[:top]:
-        print(f"{score:.4f}  {row:>7}  {judgement.probability:.2f}  {shown(text)}", flush=True)
-    print(f"left out, as they say something else: {len(judged) - len(kept)}")
+    accepted = [each for each in judged if each[2].probability > 0.5]
+    for (row, score), text, judgement in accepted[:top]:
+        print(f"{score:.4f}  {row:>7}  {judgement.probability:.2f}  {on_one_line(text)}", flush=True)
+    print(f"left out, as they say something else: {len(judged) - len(accepted)}")
     for (row, score), text, judgement in judged:
         if judgement.probability <= 0.5:
             reason = printable((judgement.shown_reasons or ["no single reason"])[0])
             print(
-                f"{score:.4f}  {row:>7}  {judgement.probability:.2f}  {shown(text)}  ({reason})", flush=True
+                f"{score:.4f}  {row:>7}  {judgement.probability:.2f}  {on_one_line(text)}  ({reason})",
+                flush=True,
             )
 
 
-def shown(text: str) -> str:
+def on_one_line(text: str) -> str:
     """Return a sentence on one line, without characters that control a terminal."""
     return printable(" ".join(text.split()))
 

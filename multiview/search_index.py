@@ -1,9 +1,9 @@
-"""Proposes the rows of many vectors that are near to a query, by an index of FAISS (extra ``index``).
+"""Finds candidates among many vectors, rows that may be near to a query, by an index of FAISS (``index``).
 
 The index keeps the principal components of the vectors, at length 1, in 8 bits a number and in cells found by
 k-means; a query looks into the nearest cells. It is mapped into memory, so that processes share it.
 
-Legend of dimension suffixes: Q queries, N rows, D embedding size, C proposed rows.
+Legend of dimension suffixes: Q queries, N rows, D embedding size, C candidates.
 """
 
 import sys
@@ -23,41 +23,41 @@ with extra("index"):
 
 LARGEST_DIM = 256
 """Numbers that are kept of a vector: its largest principal components."""
-PROBED = 4
-"""A query looks into one of so many cells."""
+CELLS_PER_PROBE = 4
+"""One cell in so many is searched for a query."""
 SAMPLE_PER_CELL = 40
-"""Vectors that k-means sees, as many times the number of cells; FAISS asks for 39."""
-PROPOSED = 100
-"""Rows that a query is proposed at least; their cosines are computed by the vectors themselves."""
+"""Vectors that k-means is given for each cell; FAISS asks for 39."""
+MIN_CANDIDATES = 100
+"""The fewest candidates of a query; their cosines are computed by the vectors themselves."""
 BLOCK_ROWS = 65_536
 """Rows that are added at a time."""
 
 
 class SearchIndex:
-    """An index of FAISS that was written by :meth:`write`."""
+    """An index of FAISS on disk, which :meth:`load_or_build` writes."""
 
     def __init__(self, path: Path) -> None:
         index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
         cells = faiss.extract_index_ivf(index)
-        cells.nprobe = max(cells.nlist // PROBED, 1)
+        cells.nprobe = max(cells.nlist // CELLS_PER_PROBE, 1)
         self.index = index
 
     @classmethod
-    def of(cls, vectors_ND: NDArray[np.float32], folder: Path, source: Mapping[str, Any]) -> Self:
-        """Read the index of vectors from a folder, or write it; ``source`` decides the vectors."""
-        path, recipe = folder / "vectors.faiss", _recipe(*vectors_ND.shape)
+    def load_or_build(cls, vectors_ND: NDArray[np.float32], folder: Path, source: Mapping[str, Any]) -> Self:
+        """Read the index of vectors from a folder, or build and write it; ``source`` decides the vectors."""
+        path, recipe = folder / "vectors.faiss", _factory_string(*vectors_ND.shape)
         make_once(folder, {**source, "recipe": recipe}, [path.name], lambda: _write(path, recipe, vectors_ND))
         return cls(path)
 
-    def propose(self, queries_QD: NDArray[np.floating], top_k: int) -> Iterator[NDArray[np.int64]]:
+    def candidates(self, queries_QD: NDArray[np.floating], top_k: int) -> Iterator[NDArray[np.int64]]:
         """Yield for each query the rows [C], in ascending order, among which its ``top_k`` nearest are."""
-        count = max(PROPOSED, 2 * top_k)
-        _, rows_QC = self.index.search(_directions(queries_QD), count)
+        count = max(MIN_CANDIDATES, 2 * top_k)
+        _, rows_QC = self.index.search(_unit_rows(queries_QD), count)
         yield from (np.sort(rows_C[rows_C >= 0]) for rows_C in rows_QC)
 
 
-def _recipe(count: int, dim: int) -> str:
-    """Return FAISS's name of the index of so many vectors."""
+def _factory_string(count: int, dim: int) -> str:
+    """Return the string by which FAISS makes the index of so many vectors."""
     cells = max(min(round(4 * count**0.5), count // SAMPLE_PER_CELL), 1)
     return (f"PCA{LARGEST_DIM}," if dim > LARGEST_DIM else "") + f"IVF{cells},SQ8"
 
@@ -70,14 +70,14 @@ def _write(path: Path, recipe: str, vectors_ND: NDArray[np.float32]) -> None:
     sizes = f"{size / 1e9:.1f} GB, and {memory / 1e9:.1f} GB of memory while it is made"
     print(f"an index of {count:,} vectors: {sizes}", file=sys.stderr)
     sample_N = np.linspace(0, count - 1, sample).astype(np.int64)
-    index.train(_directions(vectors_ND[sample_N]))
+    index.train(_unit_rows(vectors_ND[sample_N]))
     for first in range(0, count, BLOCK_ROWS):
-        index.add(_directions(vectors_ND[first : first + BLOCK_ROWS]))
+        index.add(_unit_rows(vectors_ND[first : first + BLOCK_ROWS]))
     with atomic_path(path) as temporary:
         faiss.write_index(index, str(temporary))
 
 
-def _directions(rows_ND: NDArray[np.floating]) -> NDArray[np.float32]:
+def _unit_rows(rows_ND: NDArray[np.floating]) -> NDArray[np.float32]:
     """Return vectors at length 1; those of length 0 stay."""
     lengths_N1 = np.linalg.norm(rows_ND, axis=1, keepdims=True)
     return np.ascontiguousarray(rows_ND / np.where(lengths_N1 > 0, lengths_N1, 1), np.float32)

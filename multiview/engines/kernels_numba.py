@@ -47,10 +47,10 @@ def array(tensor: Tensor) -> Any:
     return tensor.detach().numpy()
 
 
-def bind(
+def attach(
     kernel: Callable[..., None], *, reads: Sequence[Tensor], writes: Sequence[Tensor]
 ) -> Callable[..., None]:
-    """Return a kernel that is bound to its buffers and takes the bounds of a level.
+    """Return a kernel attached to its buffers, to be called with the bounds of a level.
 
     ``writes`` are its last buffers: those whose numbers it writes, changes in place or adds to.
     """
@@ -148,7 +148,7 @@ def leaf_forward(bias, slot, gates, h, c, low, high):  # type: ignore[no-untyped
 
 @compiled
 def leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ignore[no-untyped-def]
-    """Take ``leaf_forward`` back: write the gates' gradient and add to the bias's."""
+    """The backward pass of ``leaf_forward``: write the gates' gradient and add to the bias's."""
     tanh_c, total = np.empty((2, c.shape[1]), c.dtype)
     for r in range(low, high):
         s = slot[r]
@@ -178,7 +178,7 @@ def const_forward(bias, slot, gates, h, c, low, high):  # type: ignore[no-untype
 
 @compiled
 def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ignore[no-untyped-def]
-    """Take ``const_forward`` back: write the gradients of gates and children's c, add to the bias's."""
+    """The backward pass of ``const_forward``: write the gradients of gates and of c, add to the bias's."""
     dim = c.shape[1]
     tanh_c, total = np.empty((2, dim), c.dtype)
     db_f = dbias[3 * dim :]
@@ -224,7 +224,7 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
     parent_products, child_products, h, offsets, alpha, cosine, dcontext,
     dparent_products, dchild_products, dh, dbias, accumulate, low, high
 ):  # fmt: skip
-    """Take ``dep_attend`` back: write the gradients of q and p, and α_k dh̃ into the children's ``dh``.
+    """The backward pass of ``dep_attend``: write gradients of q and p, and α_k dh̃ into the children's ``dh``.
 
     With s_k = cos_k: ds_k = α_k (dα_k - Σ α dα), ∂s/∂p = (q̂ - s p̂) / ‖p‖, ∂s/∂q = (p̂ - s q̂) / ‖q‖,
     where the second terms vanish for norms below ε. ``accumulate`` adds to ``dh``, which then already holds
@@ -292,7 +292,7 @@ def dep_backward(  # type: ignore[no-untyped-def]
     gates, child_products, slot, c, offsets, dh, dc, dgates, dparent_products, dchild_products, dbias,
     low, high
 ):  # fmt: skip
-    """Take ``dep_forward`` back; add to the gradient of the bias of i, o, u, f."""
+    """The backward pass of ``dep_forward``: add to the gradient of the bias of i, o, u, f."""
     dim = c.shape[1]
     tanh_c, total = np.empty((2, dim), c.dtype)
     db_f = dbias[4 * dim : 5 * dim]

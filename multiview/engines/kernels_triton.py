@@ -1,7 +1,7 @@
 """The element-wise steps as Triton kernels: one launch per step and level.
 
 Ran on an H100 on 26 November 2026 (``pytest -m gpu``, commit 5da0e35f); names, the order of arguments and
-``bind`` changed since, which only Triton's interpreter ran.
+``attach`` changed since, which only Triton's interpreter ran.
 
 Names, arguments and shapes are those of ``kernels_numba``. A program handles one node
 and a block of columns; the attention needs whole rows. Each value has one writer and sums run over a node's
@@ -220,8 +220,8 @@ def dep_backward(  # type: ignore[no-untyped-def]
     tl.store(dparent_products + k * 2 * D + D + j, dforget_input, mask=mask)
 
 
-def bind(kernel: Any, *, reads: Sequence[Tensor], writes: Sequence[Tensor]) -> Callable[..., None]:
-    """Return a kernel that is bound to its buffers and takes the bounds of a level; see ``kernels_numba``.
+def attach(kernel: Any, *, reads: Sequence[Tensor], writes: Sequence[Tensor]) -> Callable[..., None]:
+    """Return a kernel attached to its buffers, called with the bounds of a level; see ``kernels_numba``.
 
     A program of the attention has whole rows, others a block of columns. Triton's own launch looks at every
     argument, 40 µs each time, and a step has some 200 launches. So the first level goes through it, and the

@@ -1,6 +1,6 @@
 """Puts the nodes of a batch of trees in order for its sweeps; has their weights and their memory.
 
-A node has a *rank*, its place in a stable sort by height, so that a level is a range of ranks. Its state is
+A node has a *rank*, its index in a stable sort by height, so that a level is a range of ranks. Its state is
 kept in a *slot*, by the rank of its parent and its side, roots last. So the children of a level are one slice
 of states, which nothing gathers or concatenates. Loader threads compute a plan with numpy.
 
@@ -162,12 +162,12 @@ def plan_const(batch: Batch) -> TreePlan:
     child_I2 = np.where(is_outside_I2, root_B[sentence_I, None], child_I2)
     _check_binary(child_I2, root_B, height_N, np.append(sentence_T, sentence_I))
     # In sentence order, a sentence's words come before its internal nodes.
-    place_N = np.arange(len(height_N))
-    place_N[:tokens] += (offsets[:-1] - sentence_B)[sentence_T]
-    place_N[tokens:] += offsets[sentence_I + 1] - tokens
+    position_N = np.arange(len(height_N))
+    position_N[:tokens] += (offsets[:-1] - sentence_B)[sentence_T]
+    position_N[tokens:] += offsets[sentence_I + 1] - tokens
     parent_E = np.repeat(np.arange(tokens, len(height_N)), 2)
     node_offsets = 2 * offsets - np.arange(len(offsets))
-    return _tree_plan(height_N, child_I2.ravel(), parent_E, root_B, place_N, node_offsets)
+    return _tree_plan(height_N, child_I2.ravel(), parent_E, root_B, position_N, node_offsets)
 
 
 def _batch_numbers(node: IntArray, sentence: IntArray, offsets: IntArray) -> IntArray:
@@ -223,17 +223,17 @@ def _tree_plan(
     child_E: IntArray,
     parent_E: IntArray,
     root_B: IntArray,
-    place_N: IntArray,
+    position_N: IntArray,
     node_offsets: IntArray,
 ) -> TreePlan:
-    """Rank nodes and give them slots; siblings come in order, ``place_N`` are places in sentence order."""
+    """Rank nodes and give them slots; siblings come in order, ``position_N`` are those in sentence order."""
     node_of_rank = np.argsort(height_N, kind="stable")
     numbers = np.arange(len(node_of_rank))
     rank_N, slot_N, node_slot = (np.empty_like(numbers) for _ in range(3))
     rank_N[node_of_rank] = numbers
     edges_by_parent = np.argsort(rank_N[parent_E], kind="stable")
     slot_N[np.append(child_E[edges_by_parent], root_B)] = numbers
-    node_slot[place_N] = slot_N
+    node_slot[position_N] = slot_N
     leaves = int((height_N == 0).sum())
     children_N = np.bincount(parent_E, minlength=len(numbers))
     return TreePlan(
@@ -291,10 +291,10 @@ def _take_block(size_bytes: int) -> NDArray[np.uint8]:
     """Take the smallest free block that is large enough, or a new one in place of the largest free one."""
     with _lock:
         blocks = sorted(_free_blocks, key=len)
-        place = bisect_left(blocks, size_bytes, key=len)
-        _free_blocks[:] = blocks[:place] + blocks[place + 1 :]
-        if place < len(blocks):
-            return blocks[place]
+        index = bisect_left(blocks, size_bytes, key=len)
+        _free_blocks[:] = blocks[:index] + blocks[index + 1 :]
+        if index < len(blocks):
+            return blocks[index]
         del _free_blocks[-1:]
     memory = np.empty(int(size_bytes * _SLACK) + _ALIGNMENT_BYTES, np.uint8)  # torch has no huge pages
     return memory[-memory.ctypes.data % _ALIGNMENT_BYTES :]

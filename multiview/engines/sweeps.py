@@ -93,7 +93,7 @@ class DepSweep(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Take back the levels and leaves; then each weight's gradient is one product over all nodes."""
+        """Differentiate the levels and leaves; then each weight's gradient is one product over all nodes."""
         x, token, *tensors = ctx.saved_tensors
         count = len(DepWeights._fields)
         weights, buffers = DepWeights(*tensors[:count]), DepBuffers(*tensors[count:])
@@ -162,13 +162,13 @@ def _dep_levels(
     recurrent_factor = products.factor(weights.recurrent_weight)
     multiply_children = products.mm if weights.role_bias is None else products.addmm
 
-    kernels.bind(kernels.leaf_forward, reads=(bias, slot), writes=(gates, h, c))(0, leaves)
-    attend = kernels.bind(
+    kernels.attach(kernels.leaf_forward, reads=(bias, slot), writes=(gates, h, c))(0, leaves)
+    attend = kernels.attach(
         kernels.dep_attend,
         reads=(bias, h, offsets),
         writes=(parent_products, child_products, alpha, cosine, context),
     )
-    compute_states = kernels.bind(
+    compute_states = kernels.attach(
         kernels.dep_forward,
         reads=(parent_products, bias, slot[leaves:], offsets),
         writes=(inner_gates, child_products, h, c),
@@ -200,22 +200,22 @@ def _dep_levels_backward(
     child_weight = products.cast(weights.child_weight)
     recurrent_weight = products.cast(weights.recurrent_weight)
 
-    take_back_states = kernels.bind(
+    states_backward = kernels.attach(
         kernels.dep_backward,
         reads=(gates[leaves:], child_products, slot[leaves:], c, offsets, dh),
         writes=(dc, inner_dgates, dparent_products, dchild_products, dbias),
     )
-    take_back_attention = kernels.bind(
+    attention_backward = kernels.attach(
         kernels.dep_attend_backward,
         reads=(parent_products, child_products, h, offsets, alpha, cosine, dcontext),
         writes=(dparent_products, dchild_products, dh, dbias),
     )
     for low, high, edge_low, edge_high in reversed(plan.levels()):
-        take_back_states(low, high)
+        states_backward(low, high)
         products.mm(inner_dgates[low:high], recurrent_weight, dcontext[low:high])
-        take_back_attention(dh_all is not None, low, high)
+        attention_backward(dh_all is not None, low, high)
         products.addmm(dchild_products[edge_low:edge_high], child_weight, dh[edge_low:edge_high])
-    kernels.bind(kernels.leaf_backward, reads=(gates, slot, c, dh, dc), writes=(dgates, dbias))(0, leaves)
+    kernels.attach(kernels.leaf_backward, reads=(gates, slot, c, dh, dc), writes=(dgates, dbias))(0, leaves)
     if kernels.BIAS_AFTERWARDS:
         torch.cat([dgates.sum(0), dparent_products.sum(0), dchild_products[:, :dim].sum(0)], out=dbias)
     return dgates, dparent_products, dchild_products, dbias
@@ -237,11 +237,11 @@ class ConstSweep(torch.autograd.Function):
         slot, bias, child_h = plan.tensor("slot_of_rank"), weights.bias, _pairs(h, internal)
         recurrent_factor = products.factor(weights.recurrent_weight)
 
-        compute_states = kernels.bind(
+        compute_states = kernels.attach(
             kernels.const_forward, reads=(bias, slot[leaves:]), writes=(gates, h, c)
         )
         products.multiply_words(x, token, weights.input_weight, word_gates, leaf_gates)
-        kernels.bind(kernels.leaf_forward, reads=(bias, slot), writes=(leaf_gates, h, c))(0, leaves)
+        kernels.attach(kernels.leaf_forward, reads=(bias, slot), writes=(leaf_gates, h, c))(0, leaves)
         for low, high, *_ in plan.levels():
             products.mm(child_h[low:high], recurrent_factor, gates[low:high])
             compute_states(low, high)
@@ -253,7 +253,7 @@ class ConstSweep(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Take back the levels and leaves; then each weight's gradient is one product over all nodes."""
+        """Differentiate the levels and leaves; then each weight's gradient is one product over all nodes."""
         x, token, input_weight, recurrent_weight, _, h, c, leaf_gates, gates = ctx.saved_tensors
         plan, kernels, products = ctx.plan, ctx.kernels, ctx.products
         leaves, internal, dim, slot = plan.leaves, plan.internal, h.shape[1], plan.tensor("slot_of_rank")
@@ -263,16 +263,16 @@ class ConstSweep(torch.autograd.Function):
         recurrent_weight = products.cast(recurrent_weight)
         put_product = products.mm if dh_all is None else products.addmm
 
-        take_back_states = kernels.bind(
+        states_backward = kernels.attach(
             kernels.const_backward, reads=(gates, slot[leaves:], c, dh), writes=(dc, dgates, dbias)
         )
         for low, high, *_ in reversed(plan.levels()):
-            take_back_states(low, high)
+            states_backward(low, high)
             put_product(dgates[low:high], recurrent_weight, child_dh[low:high])
-        take_back_leaves = kernels.bind(
+        leaves_backward = kernels.attach(
             kernels.leaf_backward, reads=(leaf_gates, slot, c, dh, dc), writes=(dleaf_gates, dbias)
         )
-        take_back_leaves(0, leaves)
+        leaves_backward(0, leaves)
         if kernels.BIAS_AFTERWARDS:
             dbias[: 3 * dim] = dleaf_gates.sum(0) + dgates[:, : 3 * dim].sum(0)
             dbias[3 * dim :] = dgates[:, 3 * dim :].sum(0).view(2, dim).sum(0)

@@ -252,7 +252,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu", record: ModelRe
     _check_sizes(folder / "config.json", network.state_dict(), weights)
     # What is read is copied into memory, since the file may change.
     network.load_state_dict({name: tensor.clone() for name, tensor in weights.items()}, assign=True)
-    network.words.place_marker()
+    network.words.restore_device_marker()
     if network.words.expansion is not None:
         network.words.expansion.check(path)
     return Model(network.to(device).eval(), record.parsers, record.corpus, record.training)

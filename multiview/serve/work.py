@@ -73,7 +73,7 @@ class Models:
         if self.index_path is None:
             raise UserError("this server has no index; start it with --index TEXT")
         corpus = SentenceInput(self.index_path, split=True)
-        return Collection.keep(corpus, open_encoder(self.model, device="cpu"))
+        return Collection.load_or_encode(corpus, open_encoder(self.model, device="cpu"))
 
     @cached_property
     def splitter(self) -> Tokenizer:

@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 
 from corpora.characters import normalise_text
 from corpora.inputs import input_hash, list_files
-from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, Start, TableConfig, TrainConfig
+from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, InitRule, TableConfig, TrainConfig
 from multiview.pretrained import encode_texts, encoder_folder, load_pretrained
 from multiview.words.compact import FIXED_VECTORS, WEIGHTS, unpack
 from multiview.words.table import MEAN_WORDS, UNKNOWN_ROW, Vocabulary, WordTable, corpus_words, sif_weights
@@ -61,7 +61,7 @@ class WordSource:
     mode: Literal["trained", "tuned", "fixed", "both"]
     """``--words``."""
     options: TableConfig
-    start: Start
+    start: InitRule
     seed: int
     device: str = "cpu"
     """Where the sentence encoder of ``distil:`` computes."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.characters import index_of_words, normalise_text
-from multiview.config import Case, Start, TableConfig
+from multiview.config import Case, InitRule, TableConfig
 from multiview.words.vectors import VECTORS, Expansion, Float, WordVectors, is_writable, read_words
 from runtime.cli import Count, CountOrNone, configuration
 from runtime.errors import UserError
@@ -199,7 +199,7 @@ class WordTable(nn.Module):
             "device_marker", None if fixed_vectors is None else torch.empty(0, dtype=torch.float32), False
         )
 
-    def place_marker(self) -> None:
+    def restore_device_marker(self) -> None:
         """Put the marker of the device on the CPU, after the table was made without memory."""
         if self.device_marker is not None:
             self.device_marker = torch.empty(0, device="cpu", dtype=torch.float32)
@@ -221,7 +221,7 @@ class WordTable(nn.Module):
         """Whether the vectors are trained or fixed."""
         return "trained" if self.fixed_vectors is None else "fixed"
 
-    def initialise(self, start: Start, *, counts: NDArray[np.int64] | None = None, seed: int = 0) -> None:
+    def initialise(self, rule: InitRule, *, counts: NDArray[np.int64] | None = None, seed: int = 0) -> None:
         """Fill the trained tables without drawing from torch's global generator.
 
         ``xavier`` is U(-a, a) with a = sqrt(6 / (W + E)), as in the paper; ``bag`` is standard normal times
@@ -230,7 +230,7 @@ class WordTable(nn.Module):
         """
         for position, table in enumerate(self.tables):
             with torch.no_grad():
-                if start == "xavier":
+                if rule == "xavier":
                     generator = torch.Generator().manual_seed(seed + 7919 * (position + 1))
                     nn.init.xavier_uniform_(table, generator=generator)
                     continue
@@ -261,8 +261,8 @@ class WordTable(nn.Module):
         assert self.fixed_vectors is not None
         word_count = self.fixed_vectors.shape[0]
         is_listed, unlisted_rows = _without_words(table_rows, 1, word_count)
-        places = np.clip(table_rows - 1, 0, word_count - 1)
-        values_UE: Float = np.asarray(self.fixed_vectors[places], dtype=np.float32)
+        rows = np.clip(table_rows - 1, 0, word_count - 1)
+        values_UE: Float = np.asarray(self.fixed_vectors[rows], dtype=np.float32)
         if not is_listed.all():
             values_UE[~is_listed] = self._unlisted_vectors[unlisted_rows[~is_listed]]
         return values_UE

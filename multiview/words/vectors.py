@@ -207,24 +207,24 @@ class Expansion(nn.Module):
         vocabulary in the tables, per view float32 [R, E]; ``lower`` says that the vocabulary is lower case.
         With fewer shared words than dimensions the map would be arbitrary, which is a UserError.
         """
-        places: dict[str, int] = {}
-        for place, pretrained_word in enumerate(vectors.words):
+        row_of_word: dict[str, int] = {}
+        for row, pretrained_word in enumerate(vectors.words):
             # Of two spellings that the vocabulary reads alike, the more frequent one stands first.
             word = normalise_text(pretrained_word)
-            places.setdefault(word.lower() if lower else word, place)
-        places.pop("", None)
-        shared_words = [word for word in places if word in row_of]
+            row_of_word.setdefault(word.lower() if lower else word, row)
+        row_of_word.pop("", None)
+        shared_words = [word for word in row_of_word if word in row_of]
         if len(shared_words) < vectors.dim:
             raise UserError(
                 f"vocabulary expansion needs {vectors.dim} words in common, the vectors share "
                 f"{len(shared_words)} with the model; use vectors of the same language and case"
             )
-        source_KG = vectors.vectors[[places[word] for word in shared_words]].astype(np.float64)
+        source_KG = vectors.vectors[[row_of_word[word] for word in shared_words]].astype(np.float64)
         target_K = [row_of[word] for word in shared_words]
         maps = [np.linalg.lstsq(source_KG, table[target_K].astype(np.float64))[0] for table in tables]
         maps_VGE = torch.from_numpy(np.stack(maps).astype(np.float32))
-        new_words = [word for word in places if word not in row_of]
-        places_X = torch.tensor([places[word] for word in new_words], dtype=torch.int64)
+        new_words = [word for word in row_of_word if word not in row_of]
+        places_X = torch.tensor([row_of_word[word] for word in new_words], dtype=torch.int64)
         return cls(new_words, vectors.vectors, places_X, maps_VGE)
 
     def rows(self, view: int, index_U: NDArray[np.integer]) -> Tensor:

@@ -30,7 +30,7 @@ def test_an_index_finds_what_a_search_of_all_finds(
 ) -> None:
     queries, stored = np.split(clusters(12_000), [200])
     stored[7] = 0
-    index = SearchIndex.of(stored, tmp_path / "index", {"vectors": 1})
+    index = SearchIndex.load_or_build(stored, tmp_path / "index", {"vectors": 1})
     collection = Collection(None, stored, index)  # type: ignore[arg-type]
     found, exact = collection.search(queries, top_k=10), semantic_search(queries, stored, top_k=10)
     recall = np.mean([len({*a} & {*b}) / 10 for a, b in zip(rows_of(found), rows_of(exact), strict=True)])
@@ -40,7 +40,7 @@ def test_an_index_finds_what_a_search_of_all_finds(
         scores = [(hit.score, score_of_row.get(hit.corpus_id, hit.score)) for hit in near]
         np.testing.assert_allclose(*zip(*scores, strict=True), atol=1e-6)
     assert "an index of 11,800 vectors" in capsys.readouterr().err
-    SearchIndex.of(stored, tmp_path / "index", {"vectors": 1})
+    SearchIndex.load_or_build(stored, tmp_path / "index", {"vectors": 1})
     assert capsys.readouterr().err == ""  # read, not written again
 
 
