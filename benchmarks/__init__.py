@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 
-def alternate(
+def time_in_turns(
     calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
     """Measure the seconds of each call, in turns, after one round that is not measured."""
@@ -20,7 +20,7 @@ def alternate(
 
 
 def ratios(seconds: Mapping[str, Sequence[float]], ours: str, theirs: str) -> list[float]:
-    """Divide their time by ours in each round of :func:`alternate`."""
+    """Divide their time by ours in each round of :func:`time_in_turns`."""
     return [b / a for a, b in zip(seconds[ours], seconds[theirs], strict=True)]
 
 

@@ -27,7 +27,7 @@ from statistics import median
 
 from tyro.conf import Positional
 
-from benchmarks import alternate, ratios, spread
+from benchmarks import ratios, spread, time_in_turns
 from corpora.inputs import read_lines
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError
@@ -122,7 +122,7 @@ def main(config: EncodingConfig) -> None:
         models[name].encode(sentences[start : start + SENTENCES], show_progress_bar=False)
 
     calls = {name: partial(encode, name) for name in models}
-    seconds_by_name = alternate(calls, config.rounds, time.process_time)
+    seconds_by_name = time_in_turns(calls, config.rounds, time.process_time)
     for name, seconds in seconds_by_name.items():
         print(f"{name:6} {spread([SENTENCES / s for s in seconds], 0)} sentences per second of a core")
     speed_ratios = ratios(seconds_by_name, "ours", "peer")

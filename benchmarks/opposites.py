@@ -55,8 +55,8 @@ ACCEPTED_SHARE = 0.9
 DRAWS = 1000
 
 
-class Figure(NamedTuple):
-    """A figure and its interval, in per cent."""
+class Percentage(NamedTuple):
+    """A score and its interval, in per cent."""
 
     value: float
     low: float
@@ -123,20 +123,20 @@ def listed_share(pairs: PairSet) -> float:
     return 100 * float(np.mean([len(two) == 2 and poles.agreement(*two) < 0 for two in words]))
 
 
-def vector_figure(pairs: PairSet, name: str, cosine: Any) -> Figure:
+def vector_score(pairs: PairSet, name: str, cosine: Any) -> Percentage:
     """Return the score of cosines on a set."""
     gold = pairs.gold
     if name in ("STS-B", "SICK-R"):
         draws = _draws(len(gold))
         values = [100 * spearman(gold[rows], cosine[rows]) for rows in draws]
-        return Figure(100 * spearman(gold, cosine), *interval(np.array(values)))
+        return Percentage(100 * spearman(gold, cosine), *interval(np.array(values)))
     if pairs.size == 1:
         result = TaskResult(task="", metrics={}, dim=0, rows={}, gold={"": gold}, predictions={"": cosine})
         score = resample_score(result, "ap")
-        return Figure(score.score, *interval(score.resamples_R))
+        return Percentage(score.score, *interval(score.resamples_R))
     right = 100.0 * (nearest(cosine) if pairs.size == 3 else nearer(cosine))
     mean, bounds = grouped_mean(right, np.arange(len(right)) // (1 if pairs.size == 3 else FILLINGS))
-    return Figure(mean, *bounds)
+    return Percentage(mean, *bounds)
 
 
 def _draws(count: int, size: int = 1) -> list[Any]:
@@ -145,8 +145,8 @@ def _draws(count: int, size: int = 1) -> list[Any]:
     return [generator.choice(rows, len(rows)).ravel() for _ in range(DRAWS)]
 
 
-def judged_figure(sets: Mapping[str, PairSet], values: Values, group: str) -> Figure:
-    """Return the area under the ROC curve; a triplet has one pair of either kind."""
+def judge_auc(sets: Mapping[str, PairSet], values: Values, group: str) -> Percentage:
+    """Return the area under the ROC curve of a judge; a triplet gives one pair of either kind."""
     names = [name for name in sets if name.split()[0] == group]
     gold = np.concatenate([sets[name].gold for name in names])
     scores = np.concatenate([values[name] for name in names])
@@ -155,11 +155,11 @@ def judged_figure(sets: Mapping[str, PairSet], values: Values, group: str) -> Fi
         gold, scores = (column.reshape(-1, 3)[:, :2].ravel() for column in (gold, scores))
         size = 2
     areas = [100 * area_under_curve(scores[rows], gold[rows] == 1) for rows in _draws(len(gold), size)]
-    return Figure(100 * area_under_curve(scores, gold == 1), *interval(np.array(areas)))
+    return Percentage(100 * area_under_curve(scores, gold == 1), *interval(np.array(areas)))
 
 
-def accepted_figure(sets: Mapping[str, PairSet], values: Values, paraphrases: str, name: str) -> Figure:
-    """Return the per cent of pairs that say otherwise accepted with 90 % of a set's paraphrases."""
+def accepted_share(sets: Mapping[str, PairSet], values: Values, paraphrases: str, name: str) -> Percentage:
+    """Return the per cent of other pairs that the threshold for 90 % of the paraphrases accepts."""
     same = values[paraphrases][sets[paraphrases].gold == 1]
     pairs = sets[name]
     others, is_other = values[name], pairs.gold == 0
@@ -170,7 +170,7 @@ def accepted_figure(sets: Mapping[str, PairSet], values: Values, paraphrases: st
 
     draws = zip(_draws(len(same)), _draws(len(others), pairs.size), strict=True)
     drawn = np.array([accepted(*rows) for rows in draws])
-    return Figure(accepted(slice(None), slice(None)), *interval(drawn))
+    return Percentage(accepted(slice(None), slice(None)), *interval(drawn))
 
 
 @configuration
@@ -188,7 +188,7 @@ class OppositesConfig:
 
 
 def read_values(
-    sets: Mapping[str, PairSet], trees: TreeCache, keep: Path
+    sets: Mapping[str, PairSet], trees: TreeCache, folder: Path
 ) -> tuple[dict[str, Values], dict[str, Values]]:
     """Return the cosines of every vector, and the scores of judges and cosines, for every set."""
     encoder = MultiViewEncoder.load("builtin", "cpu")
@@ -201,7 +201,7 @@ def read_values(
     meanings = {"builtin": cosines_by(sets, encoder.with_options(structure=0).encode(texts))}
     structure = cosines_by(sets, encoder.structure_vectors(texts))
     if has_minilm():
-        minilm = open_encoder(find_peer(MINILM), cache=keep / "vectors")
+        minilm = open_encoder(find_peer(MINILM), cache=folder / "vectors")
         meanings["MiniLM"] = cosines_by(sets, minilm.encode([text.split(" ") for text in texts]))
     vectors: dict[str, Values] = {"structure alone": structure}
     with without_antonyms(sets["SemAntoNeg"]):
@@ -212,12 +212,14 @@ def read_values(
     for name, cosines_by_set in meanings.items():
         for share in SHARES:
             vectors[f"{name}, share {share}"] = {
-                part: (1 - share) * cosine + share * structure[part]
-                for part, cosine in cosines_by_set.items()
+                set_name: (1 - share) * cosine + share * structure[set_name]
+                for set_name, cosine in cosines_by_set.items()
             }
     judges = {name: Judge.load(name, source=source).weights for name in ("pairs", "pairs-with-mrpc")}
     scorers: dict[str, Values] = {
-        f"judge {name}": {part: weights.probabilities(part_nF) for part, part_nF in numbers_by_set.items()}
+        f"judge {name}": {
+            set_name: weights.probabilities(part_nF) for set_name, part_nF in numbers_by_set.items()
+        }
         for name, weights in judges.items()
     }
     place = list(NUMBERS).index("every word")
@@ -237,25 +239,25 @@ def main(options: OppositesConfig) -> None:
     sets = {name: first_pairs(pair_set, options.rows) for name, pair_set in complete_sets.items()}
     print({name: (len(pair_set.texts), sides.dropped.get(name, 0)) for name, pair_set in sets.items()})
     vectors, scorers = read_values(sets, trees, options.keep)
-    others = [part for part in ACCEPTANCE_SETS if part in sets]
-    tables: dict[str, dict[str, dict[str, Figure]]] = {"vector": {}, "area under ROC": {}}
+    others = [name for name in ACCEPTANCE_SETS if name in sets]
+    tables: dict[str, dict[str, dict[str, Percentage]]] = {"vector": {}, "area under ROC": {}}
     for name, values in vectors.items():
-        parts = [part for part in VECTOR_SETS if part in values]
-        tables["vector"][name] = {part: vector_figure(sets[part], part, values[part]) for part in parts}
+        known = [each for each in VECTOR_SETS if each in values]
+        tables["vector"][name] = {each: vector_score(sets[each], each, values[each]) for each in known}
     for name, values in scorers.items():
-        areas = {group: judged_figure(sets, values, group) for group in JUDGED_SETS}
+        areas = {group: judge_auc(sets, values, group) for group in JUDGED_SETS}
         tables["area under ROC"][name] = areas
     compared = [name for name in scorers if name.startswith(("judge", "MiniLM", "words"))]
     for same in (name for name in PARAPHRASES if name in sets):
         tables[f"accepted with 90 % of {same}"] = {
-            name: {part: accepted_figure(sets, scorers[name], same, part) for part in others}
+            name: {other: accepted_share(sets, scorers[name], same, other) for other in others}
             for name in compared
         }
     figures: list[dict[str, Any]] = []
-    for part, rows_by_set in (("fitted", sides.fitted), ("scored", sides.scored)):
+    for side, rows_by_set in (("fitted", sides.fitted), ("scored", sides.scored)):
         pairs = [pair for row in rows_by_set["SemAntoNeg"] for pair in row]
         share = listed_share(PairSet.of(pairs, 3))
-        figures.append({"name": f"antonyms in the list, {part}", "value": share, "low": share, "high": share})
+        figures.append({"name": f"antonyms in the list, {side}", "value": share, "low": share, "high": share})
     for title, rows in tables.items():
         columns = list(dict.fromkeys(column for row in rows.values() for column in row))
         cells = {name: {column: str(row.get(column, "")) for column in columns} for name, row in rows.items()}

@@ -5,7 +5,7 @@
 Both weights of :mod:`tools.fit_similarity` are fitted anew, also without groups of numbers. Spearman's
 correlation times 100 with people's ratings; of pairs that say the same or not the area under the ROC curve;
 intervals of 95 % over rows. GS2011 and KS2013 are halved so that no verb is in both halves; ``--scored``
-takes the halves, and of the others the test parts, that nothing was chosen on. MULTIVIEW_DATA is the folder
+takes the halves, and of the others the test splits, that nothing was chosen on. MULTIVIEW_DATA is the folder
 of the real data.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse.csgraph import connected_components, laplacian
 
-from benchmarks.opposites import judged_figure
+from benchmarks.opposites import judge_auc
 from benchmarks.structure import print_table
 from corpora.inputs import read_table
 from corpora.senteval.structure import FILLINGS, task_pairs
@@ -41,7 +41,7 @@ from tools.pair_sets import PairSet
 
 NAMES = SimilarityWeights.names
 SLOTS = ("slots", "agents", "patients", "predicates")
-CONTROLS = {
+ABLATIONS = {
     "without slots": SLOTS,
     "without structure": ("structure",),
     "without meaning": ("meaning",),
@@ -71,17 +71,17 @@ def halves(pairs: list[tuple[str, str]]) -> list[int]:
     links = np.zeros((len(verbs), len(verbs)))
     np.add.at(links, (*verb_n2.T,), 1)
     links += links.T
-    count, part = connected_components(links)
+    count, component = connected_components(links)
     if count == 1:  # cut by the second eigenvector of the Laplacian (Fiedler 1973)
         cut = np.linalg.eigh(laplacian(links))[1][:, 1] > 0
         half = (cut != cut[0]).astype(int)
     else:
-        sizes, totals = np.bincount(part[verb_n2[:, 0]], minlength=count), [0, 0]
-        half_of_part = np.zeros(count, int)
+        sizes, totals = np.bincount(component[verb_n2[:, 0]], minlength=count), [0, 0]
+        half_of_component = np.zeros(count, int)
         for place in np.argsort(-sizes, kind="stable"):
-            half_of_part[place] = int(totals[1] < totals[0])
-            totals[half_of_part[place]] += sizes[place]
-        half = half_of_part[part]
+            half_of_component[place] = int(totals[1] < totals[0])
+            totals[half_of_component[place]] += sizes[place]
+        half = half_of_component[component]
     first_n, second_n = half[verb_n2].T
     return np.where(first_n == second_n, first_n, -1).tolist()
 
@@ -107,10 +107,10 @@ def read_sets(data: Path, hans: Path | None, *, is_scored: bool) -> dict[str, Pa
     return sets
 
 
-def figure(name: str, pairs: PairSet, value_n: Floats) -> str:
+def score_text(name: str, pairs: PairSet, value_n: Floats) -> str:
     """Return a set's score with its interval, as text."""
     if set(np.unique(pairs.gold)) <= {0.0, 1.0}:
-        return str(judged_figure({name: pairs}, {name: value_n}, name))
+        return str(judge_auc({name: pairs}, {name: value_n}, name))
     result = TaskResult(task="", metrics={}, dim=0, rows={}, gold={"": pairs.gold}, predictions={"": value_n})
     score = resample_score(result, "spearman")
     low, high = interval(score.resamples_R)
@@ -148,18 +148,19 @@ def main(options: SimilarityConfig) -> None:
         for name, pairs in sets.items()
     }
     values: dict[str, dict[str, Floats]] = {
-        f"cosine of {name}": {part: part_nF[:, NAMES.index(name)] for part, part_nF in numbers.items()}
+        f"cosine of {name}": {key: set_nF[:, NAMES.index(name)] for key, set_nF in numbers.items()}
         for name in ("meaning", "structure", "slots")
     }
     for weights, strength in STRENGTHS.items():
-        for control, names in {"": (), **CONTROLS}.items():
+        for control, names in {"": (), **ABLATIONS}.items():
             parts = [part._replace(numbers_nF=without(part.numbers_nF, names)) for part in graded[weights]]
             fitted = fit(parts, strength) if control else weights_of(weights)
             values[f"{weights} {control}".strip()] = {
-                part: fitted.probabilities(without(part_nF, names)) for part, part_nF in numbers.items()
+                key: fitted.probabilities(without(set_nF, names)) for key, set_nF in numbers.items()
             }
     cells = {
-        row: {name: figure(name, pairs, values[row][name]) for name, pairs in sets.items()} for row in values
+        row: {name: score_text(name, pairs, values[row][name]) for name, pairs in sets.items()}
+        for row in values
     }
     print_table("similarity", "scored" if options.scored else "development", cells)
     print_scale(sets, values)

@@ -22,7 +22,7 @@ import torch
 from nltk.tree import Tree
 from tyro.conf import Positional
 
-from benchmarks import alternate, ratios, spread
+from benchmarks import ratios, spread, time_in_turns
 from corpora.brackets import write_tree
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser
@@ -97,7 +97,7 @@ def main(config: ParsingConfig) -> None:
     count, pairs = races(config.folder)
     figures = {}
     for name, (ours, theirs) in pairs.items():
-        taken = alternate({"ours": ours, "theirs": theirs}, config.alternations)
+        taken = time_in_turns({"ours": ours, "theirs": theirs}, config.alternations)
         rates = {who: [count / s for s in seconds] for who, seconds in taken.items()}
         ratio = ratios(taken, "ours", "theirs")
         print(f"{name}: ours {spread(rates['ours'], 0)}, theirs {spread(rates['theirs'], 0)} sentences/s")

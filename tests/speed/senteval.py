@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks import alternate, ratios, spread
+from benchmarks import ratios, spread, time_in_turns
 from corpora.senteval.files import read_task
 from senteval_runner.protocol import classify
 from senteval_runner.protocol.config import get_protocol
@@ -61,7 +61,7 @@ def compare(task: str, split: str, dim: int, rows: int, folds: int, max_epoch: i
     def peer() -> None:
         scores["peer"] = np.asarray(oracle.search(x, y, cut, classes, SEED, protocol))
 
-    taken = alternate({"ours": ours, "peer": peer}, ALTERNATIONS, time.process_time)
+    taken = time_in_turns({"ours": ours, "peer": peer}, ALTERNATIONS, time.process_time)
     faster, differing = ratios(taken, "ours", "peer"), int((scores["ours"] != scores["peer"]).sum())
     print(
         f"{task} dim {dim}, {len(x)} rows, {folds} folds x 4: batched {median(taken['ours']):.2f} s, one at "
