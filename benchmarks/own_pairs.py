@@ -147,8 +147,8 @@ def false_hits(score_n: Floats, same_n: Floats) -> dict[str, str]:
     """Return which per cent of the accepted pairs do not say the same, for each hit rate."""
     _, accepted_T, false_T = curve(score_n, same_n > 0)
     hit_rate_T = 100 * (accepted_T - false_T) / same_n.sum()
-    places = [int((hit_rate_T < rate - 1e-9).sum()) for rate in HIT_RATES]
-    shares = (100 * false_T[places] / accepted_T[places]).tolist()
+    indices = [int((hit_rate_T < rate - 1e-9).sum()) for rate in HIT_RATES]
+    shares = (100 * false_T[indices] / accepted_T[indices]).tolist()
     return {f"{rate} %": f"{share:.1f}" for rate, share in zip(HIT_RATES, shares, strict=True)}
 
 

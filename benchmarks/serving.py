@@ -112,7 +112,7 @@ def throughput(server: Server, count: int) -> Result:
     All is asked twice, and the second time is measured: by then each worker has met such batches.
     """
     clients, result = Clients(server), Result()
-    batches = [[sentence(number + place) for place in range(10)] for number in range(0, count, 10)]
+    batches = [[sentence(number + offset) for offset in range(10)] for number in range(0, count, 10)]
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(clients.status, batches))
         with timed(server, result, count):

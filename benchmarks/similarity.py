@@ -78,9 +78,9 @@ def halves(pairs: list[tuple[str, str]]) -> list[int]:
     else:
         sizes, totals = np.bincount(component[verb_n2[:, 0]], minlength=count), [0, 0]
         half_of_component = np.zeros(count, int)
-        for place in np.argsort(-sizes, kind="stable"):
-            half_of_component[place] = int(totals[1] < totals[0])
-            totals[half_of_component[place]] += sizes[place]
+        for index in np.argsort(-sizes, kind="stable"):
+            half_of_component[index] = int(totals[1] < totals[0])
+            totals[half_of_component[index]] += sizes[index]
         half = half_of_component[component]
     first_n, second_n = half[verb_n2].T
     return np.where(first_n == second_n, first_n, -1).tolist()
@@ -130,8 +130,8 @@ def print_scale(sets: dict[str, PairSet], values: dict[str, dict[str, Floats]]) 
         for name in ("STS-B", "SICK-R"):
             value_n, gold_n = values[weights][name], sets[name].gold
             bin_n = np.minimum((value_n * BINS).astype(int), BINS - 1)
-            for place, row in enumerate(list(cells.values())[:BINS]):
-                is_in_n = bin_n == place
+            for bin_number, row in enumerate(list(cells.values())[:BINS]):
+                is_in_n = bin_n == bin_number
                 mean = f"{gold_n[is_in_n].mean():.2f}" if is_in_n.any() else "-"
                 row[f"{weights}, {name}"] = f"{mean} ({int(is_in_n.sum())})"
             cells["mean difference"][f"{weights}, {name}"] = f"{np.abs(value_n - gold_n).mean():.3f}"

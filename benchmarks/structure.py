@@ -39,8 +39,8 @@ def random_trees(trees: WordTrees) -> RoleArcs:
     heads, draw = [], np.random.default_rng(0)
     for n in np.diff(trees.batch.sentence_offsets):
         order, head = draw.permutation(n), np.zeros(n, np.int64)
-        for place in range(1, n):
-            head[order[place]] = order[draw.integers(place)] + 1
+        for word in range(1, n):
+            head[order[word]] = order[draw.integers(word)] + 1
         heads.append(head)
     flags_N = word_flags(trees.types)[trees.word_N]
     return canonical_arcs(np.concatenate(heads), trees.relation_N, flags_N, trees.batch.sentence_offsets)
@@ -101,11 +101,11 @@ def main(options: StructureConfig) -> None:
     kinds = np.repeat([triplet.kind for triplet in triplets(options.part)], 2)
     texts, model = texts_of(sets), MultiViewEncoder.load("builtin", "cpu")
     batches = list(model.reader.batches(texts, {"tokens", "dep"}, None, 512))
-    places = np.concatenate([places for places, _ in batches])
+    rows = np.concatenate([rows for rows, _ in batches])
     cosines_by_vector: dict[str, Values] = {}
     for name, view in VIEWS.items():
         parts = [structure_of(batch, model.network.words, view).numpy() for _, batch in batches]
-        cosines_by_vector[name] = cosines_by(sets, np.concatenate(parts)[np.argsort(places)])
+        cosines_by_vector[name] = cosines_by(sets, np.concatenate(parts)[np.argsort(rows)])
     encoders = {
         "bag of builtin's words": model.view_vectors(texts, "bag"),
         "builtin": model.with_options(structure=0).encode(texts),

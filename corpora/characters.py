@@ -55,12 +55,12 @@ def original_words(text: str, words: Iterable[str]) -> list[str]:
     plain_text = normalise_text(text)
     if plain_text == text:
         return list(words)
-    widthless_places = {place for match in _WIDTHLESS.finditer(text) for place in range(*match.span())}
+    widthless = {position for match in _WIDTHLESS.finditer(text) for position in range(*match.span())}
     # Decomposed, every character of the plain text comes from one place in the written text.
-    written_places: list[int] = []
-    for place, character in enumerate(text):
-        if place not in widthless_places:
-            written_places += [place] * len(normalize("NFD", character.translate(_PLAIN_FORMS)))
+    written_positions: list[int] = []
+    for position, character in enumerate(text):
+        if position not in widthless:
+            written_positions += [position] * len(normalize("NFD", character.translate(_PLAIN_FORMS)))
     decomposed_text = normalize("NFD", plain_text)
     written_words = []
     end = 0
@@ -68,7 +68,7 @@ def original_words(text: str, words: Iterable[str]) -> list[str]:
         decomposed_word = normalize("NFD", word)
         start = decomposed_text.index(decomposed_word, end)
         end = start + len(decomposed_word)
-        written_words.append(text[written_places[start] : written_places[end - 1] + 1])
+        written_words.append(text[written_positions[start] : written_positions[end - 1] + 1])
     return written_words
 
 

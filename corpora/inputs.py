@@ -314,11 +314,11 @@ class TableRow:
         """File and line, for messages."""
         return f"{self.path}:{self.line}"
 
-    def number(self, place: int) -> float:
-        """Return the cell at a place as a finite number."""
-        value = parse_number(self.cells[place]) if place < len(self.cells) else None
+    def number(self, column: int) -> float:
+        """Return the cell of a column as a finite number."""
+        value = parse_number(self.cells[column]) if column < len(self.cells) else None
         if value is None:
-            raise bad_row(self.path, self.line, f"a number in column {place + 1}", "\t".join(self.cells))
+            raise bad_row(self.path, self.line, f"a number in column {column + 1}", "\t".join(self.cells))
         return value
 
 
@@ -371,14 +371,14 @@ def read_table(
     for name in columns:
         if name not in header:
             raise UserError(f"{path}:1: no column {name!r} (columns: {', '.join(header)})")
-    places = [header.index(name) for name in columns]
+    indices = [header.index(name) for name in columns]
     first_cells: set[str] = set()
     row = None
     for line in lines:
         cells = line.text.split("\t")
         if len(cells) != len(header):
             raise bad_row(path, line.number, f"{len(header)} cells as in the header", line.text)
-        row = TableRow(path, line.number, tuple(cells[place].strip() for place in places))
+        row = TableRow(path, line.number, tuple(cells[index].strip() for index in indices))
         for name, cell in zip(columns, row.cells, strict=True):
             if not cell and name not in may_be_empty:
                 raise UserError(f"{row.where}: column {name!r} is empty")

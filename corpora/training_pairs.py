@@ -122,7 +122,7 @@ def connected_groups(rows: Iterable[Sequence[str]]) -> dict[str, int]:
         for other in others:
             parent[root(other)] = root(first)
     roots = {text: root(text) for text in list(parent)}
-    number = {text: place for place, text in enumerate(dict.fromkeys(roots.values()))}
+    number = {text: index for index, text in enumerate(dict.fromkeys(roots.values()))}
     return {text: number[top] for text, top in roots.items()}
 
 

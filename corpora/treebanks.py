@@ -132,9 +132,9 @@ def conllu_lines(documents: Iterable[Document], *, guess_spaces: bool = False) -
     """
     row = 0
     for document in documents:
-        for place, sentence in enumerate(document.sentences):
+        for index, sentence in enumerate(document.sentences):
             row += 1
-            if place == 0 and not document.is_continuation:
+            if index == 0 and not document.is_continuation:
                 # The id may be the name of a file, which may hold line breaks.
                 yield f"# newdoc id = {SEPARATOR.sub(' ', document.id)}\n"
             words = sentence.tokens

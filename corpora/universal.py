@@ -46,21 +46,21 @@ def _relabel(sentence: Sentence, heads: Sequence[int], relations: tuple[str, ...
     nominals = {word for word, tag in enumerate(upos, 1) if tag in ("NOUN", "PRON", "PROPN")} - clauses
     first_in_slot: dict[object, int] = {}  # by head, and "ubj" or "obj"; other words have their own slots
     # Of two subjects the one nearer to the verb is right twice as often (GUM dev).
-    for place in sorted(range(len(heads)), key=lambda place: abs(heads[place] - place - 1)):
-        head, base, base_of_head = heads[place], bases[place], bases[heads[place] - 1]
-        is_unique = base in ("csubj", "nsubj", "obj") and not relations[place].endswith("subj:outer")
-        slot = (head, base[-3:]) if is_unique else place
-        is_second = first_in_slot.setdefault(slot, place) != place
-        follows_part = head == place or (heads[place - 1], bases[place - 1]) == (head, base)
+    for index in sorted(range(len(heads)), key=lambda index: abs(heads[index] - index - 1)):
+        head, base, base_of_head = heads[index], bases[index], bases[heads[index] - 1]
+        is_unique = base in ("csubj", "nsubj", "obj") and not relations[index].endswith("subj:outer")
+        slot = (head, base[-3:]) if is_unique else index
+        is_second = first_in_slot.setdefault(slot, index) != index
+        follows_part = head == index or (heads[index - 1], bases[index - 1]) == (head, base)
         is_detached = base == "goeswith" and not follows_part
         if not head:
-            mended[place] = relations[place] if base == "root" else "root"
-        elif base == "root" or is_second or is_detached or (base in RIGHTWARD and head > place + 1):
-            mended[place] = "dep"
+            mended[index] = relations[index] if base == "root" else "root"
+        elif base == "root" or is_second or is_detached or (base in RIGHTWARD and head > index + 1):
+            mended[index] = "dep"
         elif base == "fixed" and upos[head - 1] == "PROPN":
-            mended[place] = "flat"
+            mended[index] = "flat"
         elif base == "obl" and base_of_head in NOMINALS and head in nominals:
-            mended[place] = "nmod" + relations[place][3:]
+            mended[index] = "nmod" + relations[index][3:]
         if head and base not in (RELATIONS[base_of_head] or base).split():
             mended[head - 1] = "dep"
     return tuple(mended)
@@ -73,8 +73,8 @@ def _reattach_punctuation(heads: Sequence[int], bases: Sequence[str]) -> tuple[i
     words = [word for word, base in enumerate(bases, 1) if base not in ("goeswith", "punct")]
     arcs = [(word, heads[word - 1]) for word in words if heads[word - 1]]
     arcs.sort(key=lambda arc: abs(arc[0] - arc[1]))
-    places = {mark: bisect(words, mark) for mark in marks}  # the next word's
-    neighbours = {mark: words[max(place - 1, 0) : place + 1] for mark, place in places.items()}
+    index_of_mark = {mark: bisect(words, mark) for mark in marks}  # the next word's
+    neighbours = {mark: words[max(index - 1, 0) : index + 1] for mark, index in index_of_mark.items()}
     for mark in marks * 3:
         if _count_crossings(new_heads, mark, new_heads[mark - 1]):
             # It stays, or goes to an end of the shortest arc over it (or to the root), or to a neighbour.

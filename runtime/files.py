@@ -82,20 +82,20 @@ def output_file(path: Path) -> Path:
     refusal = UserError(
         f"{path}: is not a regular file in a folder, which alone can be replaced; give another name"
     )
-    place = Path(path)
-    if place == STANDARD_OUTPUT or "\0" in str(path):
+    file = Path(path)
+    if file == STANDARD_OUTPUT or "\0" in str(path):
         raise refusal
     for _ in range(40):  # links, as many as Linux follows
-        folder = place.parent.resolve()
+        folder = file.parent.resolve()
         in_system = is_of_system(folder)
         nearest_existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-        if not in_system and place.is_symlink():
-            place = folder / place.readlink()
-        elif in_system or (place.exists() and not place.is_file()) or not nearest_existing.is_dir():
+        if not in_system and file.is_symlink():
+            file = folder / file.readlink()
+        elif in_system or (file.exists() and not file.is_file()) or not nearest_existing.is_dir():
             break
         else:
-            _remove_leftovers(place)
-            return place
+            _remove_leftovers(file)
+            return file
     raise refusal
 
 
@@ -204,7 +204,7 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
             pass
         lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
         lock.acquire()
-        place = os.stat(folder)
+        status = os.stat(folder)
     except Timeout:
         raise UserError(f"{folder}: another run is writing here; wait for it or stop it") from None
     except OSError as error:
@@ -215,18 +215,18 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
             if TEMPORARY_NAME.fullmatch(path.name):
                 path.unlink(missing_ok=True)
         yield
-        _check_place(folder, place)
+        _check_same_folder(folder, status)
     except OSError:
-        _check_place(folder, place)
+        _check_same_folder(folder, status)
         raise
     finally:
         _remove_unused(new_folders)
         lock.release()
 
 
-def _check_place(folder: Path, place: os.stat_result) -> None:
-    """Refuse a folder that is no longer the one that was there at ``place``."""
-    if not folder.is_dir() or not os.path.samestat(folder.stat(), place):
+def _check_same_folder(folder: Path, status: os.stat_result) -> None:
+    """Refuse a folder that is no longer the one with this ``status``."""
+    if not folder.is_dir() or not os.path.samestat(folder.stat(), status):
         raise UserError(
             f"{folder}: was removed or renamed while this run wrote there; if it was renamed, give it its "
             "name again, and start the same command again"

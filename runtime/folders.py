@@ -107,25 +107,25 @@ def _finish_change(folder: Path) -> None:
         _remove(folder / NEXT)  # a link or a file of that name
         return
     for path in sorted(next_folder.rglob("*")):
-        place = folder / path.relative_to(next_folder)
+        target = folder / path.relative_to(next_folder)
         if path.is_symlink():
             continue
         if path.is_file():  # its second name replaces what has that name now
-            if place.is_dir() and not place.is_symlink():
-                raise UserError(f"{place}: is a folder where a file goes; move it away")
-            temporary = place.with_name(f".{place.name}.replaced.tmp")
+            if target.is_dir() and not target.is_symlink():
+                raise UserError(f"{target}: is a folder where a file goes; move it away")
+            temporary = target.with_name(f".{target.name}.replaced.tmp")
             _remove(temporary)
             try:
                 os.link(path, temporary)
             except OSError:  # a file system without links
                 shutil.copyfile(path, temporary)
                 fsync_path(temporary)
-            os.replace(temporary, place)
+            os.replace(temporary, target)
             _remove(temporary)  # os.replace keeps it if both are the same file
-            fsync_path(place.parent)
-        elif path.is_dir() and (place.is_symlink() or not place.is_dir()):
-            _remove(place)
-            place.mkdir()
+            fsync_path(target.parent)
+        elif path.is_dir() and (target.is_symlink() or not target.is_dir()):
+            _remove(target)
+            target.mkdir()
     os.replace(next_folder, folder / OLD)
     fsync_path(folder)
     _remove(folder / OLD)

@@ -63,7 +63,7 @@ class EvaluationTrees:
             missing_sentences = list(dict.fromkeys(sentences))
             if trees is not None:
                 missing_N, _ = reader.look_up(trees, missing_sentences)
-                missing_sentences = [missing_sentences[place] for place in missing_N]
+                missing_sentences = [missing_sentences[index] for index in missing_N]
             if missing_sentences:
                 output = folder / json_digest(missing_sentences, 12)
                 parse_sentences(missing_sentences, output, reader, kinds, name="senteval")

@@ -130,9 +130,9 @@ def main(config: SentEvalConfig) -> int:
         baselines.insert(0, RANDOM_WORDS)
     tasks = read_tasks(task_names, data)
     trees = EvaluationTrees(folder=config.trees, tasks=tasks.data, parsers=parsers)
-    places = {"cache": config.cache, "device": config.device}
+    locations = {"cache": config.cache, "device": config.device}
     numbers = {"seed": config.random_seed, "project": config.project}
-    models = open_models([*names, *map(parse_names, baselines)], trees, **places, **numbers)
+    models = open_models([*names, *map(parse_names, baselines)], trees, **locations, **numbers)
     refuse_others(folder, "models")
     with log_to(folder) as logger:
         write_json(folder / "config.json", config_to_json(config))

@@ -56,14 +56,14 @@ def mend(text: str) -> str:
 
 def _fill(text: str) -> str:
     paragraphs = text.split("\n\n")
-    for place, paragraph in enumerate(paragraphs):
+    for index, paragraph in enumerate(paragraphs):
         lines = paragraph.strip("\n").split("\n")
         is_prose = all(PROSE.match(line) for line in lines)
         if is_prose and max(map(len, lines)) > LINE_LENGTH:
             filled = textwrap.fill(
                 " ".join(lines), LINE_LENGTH, break_long_words=False, break_on_hyphens=False
             )
-            paragraphs[place] = paragraph.replace("\n".join(lines), filled)
+            paragraphs[index] = paragraph.replace("\n".join(lines), filled)
     return "\n\n".join(paragraphs)
 
 

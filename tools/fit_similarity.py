@@ -111,7 +111,7 @@ def free_pairs(data: Path) -> list[tuple[list[tuple[str, str]], Floats]]:
     columns = ("label", "sentence1", "sentence2")
     rows = [row.cells for row in read_table(data / "nli/snli_dev.tsv", columns)]
     rows = [row for row in rows if known.isdisjoint(map(_normalise, row[1:]))]
-    rows = [rows[place] for place in rng.permutation(len(rows))[:SNLI_PAIRS]]
+    rows = [rows[index] for index in rng.permutation(len(rows))[:SNLI_PAIRS]]
     parts = [([(a, b) for _, a, b in rows], np.array([LABELS[label] for label, _, _ in rows]))]
     pools = [list(dict.fromkeys([*(row[1] for row in rows), *(row[2] for row in rows)]))]
     for name in ("wikipedia", "masc"):
@@ -120,11 +120,11 @@ def free_pairs(data: Path) -> list[tuple[list[tuple[str, str]], Floats]]:
         pools.append([line for line in listed if 20 < len(line) < 160 and _normalise(line) not in known])
     encoder = MultiViewEncoder.load("builtin", "cpu", structure=0)
     for pool in pools:
-        texts = [pool[place] for place in rng.permutation(len(pool))[:POOL]]
+        texts = [pool[index] for index in rng.permutation(len(pool))[:POOL]]
         vectors = unit_rows(encoder.encode(texts))
         near = np.argsort(-vectors[:NEIGHBOURS] @ vectors.T, axis=1)
         ranks = rng.choice([1, 1, 1, 2, 3, 6, 20, 200], NEIGHBOURS)
-        pairs = [(texts[place], texts[near[place, rank]]) for place, rank in enumerate(ranks)]
+        pairs = [(texts[index], texts[near[index, rank]]) for index, rank in enumerate(ranks)]
         parts.append((pairs, np.zeros(NEIGHBOURS)))
     return parts
 

@@ -42,10 +42,10 @@ def texts_of(sets: Mapping[str, PairSet]) -> list[str]:
 
 def cosines_by(sets: Mapping[str, PairSet], vectors: NDArray[np.floating]) -> Values:
     """Compute the cosines of every set from vectors of :func:`texts_of`."""
-    place_of_text = {text: place for place, text in enumerate(texts_of(sets))}
+    index_of_text = {text: index for index, text in enumerate(texts_of(sets))}
     cosines_by_set = {}
     for name, pairs in sets.items():
-        a, b = np.array([[place_of_text[text] for text in pair] for pair in pairs.texts]).T
+        a, b = np.array([[index_of_text[text] for text in pair] for pair in pairs.texts]).T
         cosines_by_set[name] = cosines(vectors[a], vectors[b])
     return cosines_by_set
 

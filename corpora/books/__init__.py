@@ -97,7 +97,7 @@ def author_rows(split: str) -> tuple[list[list[str]], list[int], tuple[str, ...]
     for book in books_of_split:
         candidates = [tokens for tokens in masked_sentences(book) if len(tokens) in TOKEN_COUNTS]
         count = min(ROWS_PER_AUTHOR[split] // books_by_author[book.author], len(candidates))
-        rows += [candidates[place * len(candidates) // count] for place in range(count)]
+        rows += [candidates[index * len(candidates) // count] for index in range(count)]
         labels += [authors.index(book.author)] * count
     return rows, labels, authors
 

@@ -195,7 +195,7 @@ def _labelled_candidates(source: _Source) -> None:
                 raise UserError(f"{row.where}: question {name!r} has another text than before")
         for name, rows in rows_of_question.items():
             candidates = [source.row(row.cells[2]) for row in rows]
-            right = [place for place, row in zip(candidates, rows, strict=True) if row.cells[3] == "1"]
+            right = [passage for passage, row in zip(candidates, rows, strict=True) if row.cells[3] == "1"]
             source.add(split, name, rows[0].cells[1], right, candidates)
 
 

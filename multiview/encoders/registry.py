@@ -143,8 +143,8 @@ def register_view(name: str) -> Callable[[type[ViewEncoder]], type[ViewEncoder]]
         previous = _class_of_view.get(name)
         if previous is not None:
             # The same class again is a notebook's cell or a module that runs once more.
-            places = {(each.__module__, each.__qualname__) for each in (previous, view)}
-            if len(places) > 1 or name in _MODULE_OF_VIEW:
+            origins = {(each.__module__, each.__qualname__) for each in (previous, view)}
+            if len(origins) > 1 or name in _MODULE_OF_VIEW:
                 raise ValueError(f"view {name!r} is registered twice")
         view.name = name
         _class_of_view[name] = view

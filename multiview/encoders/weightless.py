@@ -80,7 +80,7 @@ class SpellingPlan(Plan):
 
     pairs: NDArray[np.float32]  # [B, K], what pairs of neighbours add to each sentence
     spelling: NDArray[np.float32]  # [U, K], of the distinct words
-    word: NDArray[np.int64]  # [N], each token's place among the distinct words
+    word: NDArray[np.int64]  # [N], each token's index among the distinct words
 
 
 @register_view("spelling")

@@ -213,10 +213,10 @@ class Service:
             fault = invalid.errors(include_url=False)[0]
             if fault["type"] == "json_invalid":
                 raise HTTPException(400, f"the request is not JSON in UTF-8 ({fault['msg']})") from None
-            place = ".".join(
+            field = ".".join(
                 str(part) for part in fault["loc"] if not str(part).startswith(("list[", "constr"))
             )
-            raise UserError(f"{place or 'the request'}: {fault['msg'].lower()}") from None
+            raise UserError(f"{field or 'the request'}: {fault['msg'].lower()}") from None
 
     async def _compute(
         self,
@@ -238,9 +238,9 @@ class Service:
             answer.cancel()
             raise ClientDisconnect
         results = answer.result()
-        for place, result in enumerate(results):
+        for index, result in enumerate(results):
             if isinstance(result, work.Refused):
-                raise UserError(f"item {place}: {result.reason}")
+                raise UserError(f"item {index}: {result.reason}")
         self.items.labels(path).inc(len(items))
         return results
 
@@ -299,11 +299,11 @@ class Service:
             raise UserError("documents: holds none")
         pairs = [(body.query, text) for text in texts]
         scores = await self._compute(request, "/rerank", work.similarity, pairs)
-        best_first = sorted(range(len(texts)), key=lambda place: -scores[place])[: body.top_n]
+        best_first = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
         results = [
-            {"index": place, "relevance_score": scores[place]}
-            | ({"document": {"text": texts[place]}} if body.return_documents else {})
-            for place in best_first
+            {"index": index, "relevance_score": scores[index]}
+            | ({"document": {"text": texts[index]}} if body.return_documents else {})
+            for index in best_first
         ]
         tokens = {"total_tokens": sum(len(text.split()) for text in (body.query, *texts))}
         meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}

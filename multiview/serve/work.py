@@ -235,7 +235,7 @@ def _search(item: SearchItem) -> list[dict[str, Any]]:
         hits = semantic_search(query_1D, vectors_ND, top_k=top)[0]
         found = [(hit.corpus_id, sentences[hit.corpus_id], hit.score) for hit in hits]
     rows: list[dict[str, Any]] = [
-        {"index": place, "text": text, "score": score} for place, text, score in found
+        {"index": number, "text": text, "score": score} for number, text, score in found
     ]
     if item.judged:
         verdicts = judge([(item.query, text) for _, text, _ in found], graded=False)
@@ -261,10 +261,10 @@ def _comparison(pair: Pair) -> dict[str, Any]:
         heads, relations = sentence.heads or [], sentence.relations or []
         words = [word.lower() for word in sentence.words]
         marked = {
-            place
-            for place, head in enumerate(heads)
+            index
+            for index, head in enumerate(heads)
             for binding in differing
-            if words[place] in (binding.a, binding.b)[side]
+            if words[index] in (binding.a, binding.b)[side]
             and head
             and words[head - 1] in binding.head.split()
         }

@@ -82,7 +82,7 @@ def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
     """Find the best binary tree of each sentence, given the scores [S] of all spans.
 
     Return the first word and one past the last word of the trees' spans in preorder, int32 [Σ 2n-1], and the
-    places of these spans among all, int64.
+    indices of these spans among all, int64.
     """
     total, longest = 2 * lengths.sum() - len(lengths), lengths.max() + 1
     split, stack = np.empty((longest, longest), np.int32), np.empty((2 * longest, 2), np.int32)

@@ -111,7 +111,7 @@ class WordBatch:
     """B sentences with boundary positions, padded at the end to T positions."""
 
     lengths_B: Tensor  # tokens and boundaries
-    types_BT: Tensor  # places in ``rows_U``
+    types_BT: Tensor  # indices in ``rows_U``
     rows_U: Int64  # rows of the table, ascending; the first is that of padding
     table: TypeTable
 

@@ -129,8 +129,8 @@ def _int8_step(  # type: ignore[no-untyped-def]
     i, f = i_f[:hidden], i_f[hidden:]
     for k in range(high - low):
         cell = c[k]
-        place = row_N[low + k]
-        row, scale = inputs[place], x_scale[place]
+        n = row_N[low + k]
+        row, scale = inputs[n], x_scale[n]
         for j in range(4 * hidden):
             gates[j] = row[j] * scale * input_scale[j] + bias[j]
         if k < running:
@@ -218,7 +218,7 @@ class BidirectionalLayer(nn.Module):
         self, products: Products, x_KE: Tensor, packing: Packing, row_N: Tensor | None
     ) -> Tensor:
         out_ND = x_KE.new_empty(len(packing.index_N), 2 * self.ahead.hidden_size)
-        places = np.arange(len(out_ND)) if row_N is None else row_N.numpy()
+        rows = np.arange(len(out_ND)) if row_N is None else row_N.numpy()
         rows_KE, x_scale = products.rows(x_KE)
         for direction, lstm in enumerate((self.ahead, self.back)):
             weights = dict(lstm.named_parameters())
@@ -227,7 +227,7 @@ class BidirectionalLayer(nn.Module):
             inputs = products.sums(rows_KE, input_factor).numpy()
             h_BH = x_KE.new_zeros(packing.shape[0], lstm.hidden_size)
             h_scale, c, out = np.ones(len(h_BH), np.float32), np.zeros_like(h_BH.numpy()), out_ND.numpy()
-            of_inputs = inputs, places, x_scale, products.scale(input_factor), bias
+            of_inputs = inputs, rows, x_scale, products.scale(input_factor), bias
             of_states = h_BH.numpy(), h_scale, products.scale(hidden_factor), c, out
             previous = 0
             for low, high in reversed(packing.times) if direction else packing.times:

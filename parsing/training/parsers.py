@@ -148,14 +148,14 @@ class ParserTrainer:
         if self.constituency is not None:
             parses, tags = [self.parses[i] for i in batch], [self.tags[i] for i in batch]
             losses.append(self.constituency.loss(states_BTD, positions_B, parses, tags))
-        places = [b for b, i in enumerate(batch) if i < len(self.heads)]  # in the batch, of those with arcs
-        if self.dependency is not None and places:
+        rows = [b for b, i in enumerate(batch) if i < len(self.heads)]  # in the batch, of those with arcs
+        if self.dependency is not None and rows:
             heads_N, relations_N = (
-                torch.from_numpy(np.concatenate([gold[batch[b]] for b in places])).to(states_BTD.device)
+                torch.from_numpy(np.concatenate([gold[batch[b]] for b in rows])).to(states_BTD.device)
                 for gold in (self.heads, self.relations)
             )
-            lengths_B = positions_B[places] - self.dependency.end_positions
-            arc_loss = self.dependency.loss(states_BTD[places], lengths_B, heads_N, relations_N)
+            lengths_B = positions_B[rows] - self.dependency.end_positions
+            arc_loss = self.dependency.loss(states_BTD[rows], lengths_B, heads_N, relations_N)
             losses.append(ARC_SCALE * arc_loss if self.constituency is not None else arc_loss)
         return sum(losses[1:], start=losses[0])
 

@@ -74,7 +74,7 @@ class Manifest(Inventories):
 
     def prefix(self) -> list[ShardRow]:
         """Return the rows from shard 0 up to the first gap."""
-        gap = next((place for place, row in enumerate(self.shards) if row.index != place), None)
+        gap = next((index for index, row in enumerate(self.shards) if row.index != index), None)
         return list(self.shards[:gap])
 
     def total(self, name: str) -> int:
@@ -131,12 +131,12 @@ class Manifest(Inventories):
                 raise UserError(f"{path}: identity.{key} {value!r:.60}: must be an object or null")
         size = manifest.shard_sentences
         previous_index = -1
-        for place, row in enumerate(manifest.shards, 1):
-            is_last = place == len(manifest.shards)
+        for number, row in enumerate(manifest.shards, 1):
+            is_last = number == len(manifest.shards)
             has_size = 0 < row.sentences <= size if is_last else row.sentences == size
             if row.index <= previous_index or row.file != shard_name(row.index) or not has_size:
                 reason = f"is not a shard of {size} sentences"
-                raise UserError(f"{path}: shards: row {place} ({row.file}) {reason}")
+                raise UserError(f"{path}: shards: row {number} ({row.file}) {reason}")
             previous_index = row.index
         return manifest
 
@@ -367,5 +367,5 @@ class _Shard:
             self._ids_of_types[vocabulary.key] = vocabulary.lookup(types)
         if vocabulary.key in self._ids_of_types:
             return self._ids_of_types[vocabulary.key][token]
-        type_ids, place = np.unique(token, return_inverse=True)  # look up only the types of this range
-        return vocabulary.lookup([types[type_id] for type_id in type_ids])[place.astype(np.int32)]
+        type_ids, inverse = np.unique(token, return_inverse=True)  # look up only the types of this range
+        return vocabulary.lookup([types[type_id] for type_id in type_ids])[inverse.astype(np.int32)]

@@ -101,8 +101,8 @@ def _check_content(
         raise ValueError("document starts do not fit the sentences")
     for starts, is_wrong, message in _content_checks(arrays, names, fields):
         if is_wrong.any():
-            place = int(np.searchsorted(starts, np.argmax(is_wrong), "right")) - 1
-            raise ValueError(f"row {place} (sentence {start + place} of the corpus): {message}")
+            sentence = int(np.searchsorted(starts, np.argmax(is_wrong), "right")) - 1
+            raise ValueError(f"row {sentence} (sentence {start + sentence} of the corpus): {message}")
 
 
 def _check_offsets(arrays: Mapping[str, Int], name: str, end: int, *, least: int) -> Int:

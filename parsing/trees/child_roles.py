@@ -19,13 +19,13 @@ CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function
 
 @cache
 def _relation_tables(relations: tuple[str, ...]) -> tuple[Int64, Int64]:
-    """Return the kinds of each relation as bits, and its place in ``CHILD_ROLES``: int64 [R] both."""
+    """Return the kinds of each relation as bits, and its index in ``CHILD_ROLES``: int64 [R] both."""
     roles = [ROLE_OF_RELATION.get(relation, "other") for relation in relations]
     return relation_bits(relations), np.array([CHILD_ROLES.index(role) for role in roles], np.int64)
 
 
 def child_roles(batch: Batch) -> Int64:
-    """Return the role of each token as a place in ``CHILD_ROLES``: int64 [N]; a root's means nothing."""
+    """Return the role of each token as an index in ``CHILD_ROLES``: int64 [N]; a root's means nothing."""
     types, word_N = batch.distinct_words()
     kinds_R, role_R = _relation_tables(tuple(batch.relations))
     kinds_N, flags_N = kinds_R[batch.relation], word_flags(types)[word_N]

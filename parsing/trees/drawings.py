@@ -29,7 +29,7 @@ def dependency_svg(
 ) -> str:
     """Draw arcs from heads to dependents above the words; the root's relation stands with its tag.
 
-    The arcs to the ``marked`` words, by their places from 0, are of the class ``differs`` and dashed.
+    The arcs to the ``marked`` words, by their positions from 0, are of the class ``differs`` and dashed.
     """
     captions = [printable(tag) for tag in tags or [""] * len(words)]
     arcs = []  # head and dependent, from 0, and relation
@@ -65,10 +65,10 @@ def _levels(spans: Sequence[Sequence[int]]) -> list[int]:
     """Return how high the arc over each span is, from 1: above all shorter ones that share words with it."""
     levels = [0] * len(spans)
     highest = np.zeros(max((end for _, end in spans), default=0), np.int64)  # between a word and the next
-    for place in sorted(range(len(spans)), key=lambda place: spans[place][1] - spans[place][0]):
-        between = slice(*spans[place])
-        levels[place] = 1 + int(highest[between].max())
-        highest[between] = levels[place]
+    for index in sorted(range(len(spans)), key=lambda index: spans[index][1] - spans[index][0]):
+        between = slice(*spans[index])
+        levels[index] = 1 + int(highest[between].max())
+        highest[between] = levels[index]
     return levels
 
 

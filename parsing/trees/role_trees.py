@@ -16,13 +16,13 @@ from runtime.compiled import compiled_part
 MAX_CONJUNCTS = 8
 """How many conjuncts share the role of the first one."""
 NO_TOKEN = -1
-"""The place of no token, such as the head of a root."""
+"""Stands for no token, such as the head of a root."""
 _TOKENS = ("parent", "first_child", "next_sister", "antecedent", "standard")
 _BITS = ("kinds", "word", "child_kinds", "mark", "standard_has_more", "is_negated", "has_pronoun")
 TOKEN = np.dtype([(name, np.int64) for name in (*_TOKENS, *_BITS)])
 """The record of a token.
 
-Other tokens are places in the batch or ``NO_TOKEN``: ``parent`` is its head, ``first_child`` its first
+Other tokens are indices in the batch or ``NO_TOKEN``: ``parent`` is its head, ``first_child`` its first
 dependent, ``next_sister`` the next dependent of its head, ``antecedent`` the token it stands for,
 ``standard`` what it is compared with. Bits are ``kinds`` (of its relation), ``word`` (the sets of words it is
 in), ``child_kinds`` (of all its dependents) and ``mark`` (the sets of words that its preposition or

@@ -96,7 +96,7 @@ def canonical_arcs(
 
 
 def parents(head: Int, sentence_offsets: Int) -> Int64:
-    """Return each token's head as a place in the batch, int64 [T]: ``NO_TOKEN`` for roots."""
+    """Return each token's head as an index in the batch, int64 [T]: ``NO_TOKEN`` for roots."""
     offsets = sentence_offsets.astype(np.int64)
     first_tokens = np.repeat(offsets[:-1], np.diff(offsets))
     return np.where(head > 0, first_tokens + head - 1, NO_TOKEN).astype(np.int64)
@@ -344,12 +344,12 @@ def _add_dependents(tree, arcs, head, subject):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _rule_place(kinds, mark, word, head_is_passive):  # type: ignore[no-untyped-def]
-    """Return the place of the first rule that is true of a dependent; the last one always is."""
-    for place, rule in enumerate(DEPENDENT_TABLE):
+    """Return the index of the first rule that is true of a dependent; the last one always is."""
+    for index, rule in enumerate(DEPENDENT_TABLE):
         fits_relation = rule.relation == 0 or kinds & rule.relation
         fits_words = (rule.mark == 0 or mark & rule.mark) and (rule.word == 0 or word & rule.word)
         if fits_relation and fits_words and (head_is_passive or not rule.needs_passive_head):
-            return place
+            return index
     return -1
 
 

@@ -191,15 +191,15 @@ def _nearest(specs: Mapping[str, str], trees: Path, cache: Path) -> Table:
     tokens = [words for part in task.splits.values() for words in part.a]
     candidates = [n for n, text in enumerate(texts) if 45 < len(text) < 90 and text[-1] == "."]
     queries = [candidates[n * len(candidates) // QUERY_COUNT] for n in range(QUERY_COUNT)]
-    rows: list[list[TableCell]] = [[texts[place]] for place in queries]
+    rows: list[list[TableCell]] = [[texts[query]] for query in queries]
     for spec in specs.values():
         encoder = open_model(spec, cache=cache, trees=EvaluationTrees(folder=trees, tasks=[task]))
         vectors_ND = encoder.encode(tokens)
         deviation_D = np.maximum(vectors_ND.std(axis=0), 1e-8)
         unit_ND = unit((vectors_ND - vectors_ND.mean(axis=0)) / deviation_D)
-        for row, place in zip(rows, queries, strict=True):
-            cosine_N = unit_ND @ unit_ND[place]
-            cosine_N[place] = -1
+        for row, query in zip(rows, queries, strict=True):
+            cosine_N = unit_ND @ unit_ND[query]
+            cosine_N[query] = -1
             row.append(texts[int(cosine_N.argmax())])
     note = "Among the 5,928 sentences of the held-out books, by cosine of numbers at one scale."
     return Table(["sentence", *(f"nearest {when} training" for when in specs)], rows, notes=[note])

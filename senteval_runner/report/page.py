@@ -103,13 +103,13 @@ class Table:
     def formatted_rows(self) -> list[list[FormattedCell]]:
         """Return the names of the columns, then the cells of all rows, as they are printed."""
         columns = []
-        for place, column in enumerate(self.columns):
+        for index, column in enumerate(self.columns):
             if isinstance(column, str):
                 column = Column(column)
-            cells = [row[place] for row in self.rows]
+            cells = [row[index] for row in self.rows]
             texts = [cell for cell in cells if isinstance(cell, str)]
             # A text that starts like a number (1,200, ≤ 500, +0.2) is one.
-            is_left = place == 0 or any(not text or text[0] not in NUMBER_STARTS for text in texts)
+            is_left = index == 0 or any(not text or text[0] not in NUMBER_STARTS for text in texts)
             numbers = [number for cell in cells if (number := _number(cell)) is not None]
             best_text = None
             if column.best and len(numbers) > 1:
@@ -120,8 +120,8 @@ class Table:
                 is_best = format_cell(_number(cell), column.digits) == best_text
                 formatted_cells.append(FormattedCell(format_cell(cell, column.digits), is_left, is_best))
             for row in self.quoted_rows:
-                mark = " †" if place == 0 else ""
-                formatted_cells.append(FormattedCell(format_cell(row[place], column.digits) + mark, is_left))
+                mark = " †" if index == 0 else ""
+                formatted_cells.append(FormattedCell(format_cell(row[index], column.digits) + mark, is_left))
             columns.append(formatted_cells)
         return [list(row) for row in zip(*columns, strict=True)]
 

@@ -63,8 +63,8 @@ def bars(
                 ends.append(score.interval or (score.value - deviation, score.value + deviation))
             lengths_2N = np.maximum(0, (np.array(ends).T - values) * [[-1], [1]])
             whiskers = lengths_2N if np.nansum(lengths_2N) else None
-            places = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * BAR_HEIGHT / height
-            axes.barh(places, values, 0.9 * BAR_HEIGHT / height, xerr=whiskers, color=f"C{number}")
+            y_N = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * BAR_HEIGHT / height
+            axes.barh(y_N, values, 0.9 * BAR_HEIGHT / height, xerr=whiskers, color=f"C{number}")
         axes.set_yticks(range(len(groups)), groups)
         axes.invert_yaxis()
         axes.grid(axis="x", color=GRID_COLOUR)
@@ -118,10 +118,10 @@ def dots(
         canvas.set_size_inches(inches, sum(0.7 + BAR_HEIGHT * len(rows) for rows in panels.values()))
         grid = canvas.subplots(len(panels), 1, squeeze=False)
         for axes, (title, rows) in zip(grid[:, 0], panels.items(), strict=True):
-            for place, (values, text) in enumerate(rows.values()):
-                axes.plot(values, [place] * len(values), "o", color="C0", markersize=3, alpha=0.7)
-                axes.plot([np.mean(values)], [place], "|", color="C1", markersize=9)
-                axes.annotate(text, (1.01, place), xycoords=("axes fraction", "data"), va="center")
+            for y, (values, text) in enumerate(rows.values()):
+                axes.plot(values, [y] * len(values), "o", color="C0", markersize=3, alpha=0.7)
+                axes.plot([np.mean(values)], [y], "|", color="C1", markersize=9)
+                axes.annotate(text, (1.01, y), xycoords=("axes fraction", "data"), va="center")
             axes.set_yticks(range(len(rows)), rows)
             axes.set_ylim(len(rows) - 0.5, -0.5)
             axes.set_title(title, loc="left", fontsize=9)
@@ -234,7 +234,7 @@ def _figure(draw: Callable[[Canvas], None], caption: str, names: Sequence[str] |
         canvas = Canvas(layout="constrained")
         draw(canvas)
         if names:
-            patches = [Patch(color=f"C{place}", label=name) for place, name in enumerate(names)]
+            patches = [Patch(color=f"C{index}", label=name) for index, name in enumerate(names)]
             width = 0.5 + LETTER_WIDTH * max(len(name) for name in names)
             columns = max(1, int(canvas.get_size_inches()[0] / width))
             canvas.legend(handles=patches, loc="outside lower left", ncols=columns, frameon=False)

@@ -195,8 +195,8 @@ def _train(config: BurtConfig, backbone: str, log: Callable[[str], object], work
         backbone, pooling=config.pooling, max_length=MAX_LENGTH, dropout=DROPOUT, device=device
     )
     heads: dict[str, Head] = {
-        name: Head(tower.dim, len(classes), config.concatenation, config.seed + place).to(device)
-        for place, (name, classes) in enumerate(CLASSES.items())
+        name: Head(tower.dim, len(classes), config.concatenation, config.seed + index).to(device)
+        for index, (name, classes) in enumerate(CLASSES.items())
         if name in config.objectives
     }
     turns = {

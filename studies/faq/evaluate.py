@@ -107,8 +107,8 @@ def read_faq(folder: Path) -> FaqSet:
     train, test = queries_of_part.get("train", {}), queries_of_part["test"]
     if shared := sorted(train.keys() & test.keys()):
         raise UserError(f"{parts['test']}: query {shared[0]!r} is in {parts['train'].name} too")
-    queries = {query: place for place, query in enumerate([*train, *test])}
-    entries = {row.cells[0]: place for place, row in enumerate(rows)}
+    queries = {query: row for row, query in enumerate([*train, *test])}
+    entries = {each.cells[0]: row for row, each in enumerate(rows)}
     path = folder / "qrels.tsv"
     path = path if path.exists() else folder / "qrels.tsv.gz"
     relevant_QN = read_relevance(path, queries, entries)

@@ -139,7 +139,7 @@ def split_phrases(
     stays. The choice is random and always the same, so a test set is what training left of the same rows.
     """
     usable = usable_phrases(rows)
-    groups = [np.flatnonzero(usable.target == place) for place in range(len(RELATIONS))]
+    groups = [np.flatnonzero(usable.target == class_id) for class_id in range(len(RELATIONS))]
     size = min([per_class, *(len(group) for group in groups if len(group))])
     samples = [
         group[rng(0, f"balance/{label}").permutation(len(group))[:size]]

@@ -84,9 +84,9 @@ class TuningConfig:
 
 def _losses(turns: Sequence[Turn], step: int) -> dict[str, Tensor]:
     """Compute the loss of a step's task on the next batch of its stream."""
-    rounds, place = divmod(step, len(turns))
-    turn = turns[place]
-    earlier_batches = rounds * turns.count(turn) + turns[:place].count(turn)
+    rounds, turn_number = divmod(step, len(turns))
+    turn = turns[turn_number]
+    earlier_batches = rounds * turns.count(turn) + turns[:turn_number].count(turn)
     return {f"loss/{turn.stream.name}": turn.loss(turn.stream.batch(earlier_batches))}
 
 

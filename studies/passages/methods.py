@@ -125,10 +125,10 @@ def make_methods(config: PassagesConfig, run: StudyRun) -> list[Method]:
         net, history = fine_tune(data, backbone, config, seed=seed, folder=folder)
         return cross_scores(net, data.splits["test"], data.passages), {"history": history}
 
-    places: dict[str, Any] = {"cache": config.cache, "device": config.device}
-    openers = {spec: partial(open_model, spec, **places) for spec in config.models}
+    locations: dict[str, Any] = {"cache": config.cache, "device": config.device}
+    openers = {spec: partial(open_model, spec, **locations) for spec in config.models}
     for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
-        opener = partial(open_layers, spec, layers, pooling, max_length=512, **places)
+        opener = partial(open_layers, spec, layers, pooling, max_length=512, **locations)
         openers[f"{spec} {layers} {pooling}"] = opener
     models = list(run.open_all(openers).values())
     names = distinct_names([model.name for model in models], [model.spec for model in models])
