@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from multiview.config import TrainConfig
-from multiview.encoders.meaning import Span
+from multiview.encoders.meaning import SentenceRange
 from multiview.encoders.registry import ViewStack
 from multiview.training.data import StepSource
 from runtime.training_state import Position, TrainingState
@@ -134,7 +134,7 @@ class ViewTraining:
         rising = min(1.0, (steps + 1) / (0.01 * self.steps))
         return loop.learning_rate * rising * (0.1 + 0.45 * (1 + math.cos(math.pi * steps / self.steps)))
 
-    def gradients(self, segments: Sequence[Span]) -> tuple[float, Weights, list[int]]:
+    def gradients(self, segments: Sequence[SentenceRange]) -> tuple[float, Weights, list[int]]:
         """Return the mean loss over the anchors of a step, its gradient, and the rows of its words."""
         whole, anchors, rows = torch.zeros((), dtype=torch.float64), 0, set()
         for span in segments:
@@ -155,7 +155,7 @@ class ViewTraining:
         named = zip(self.weights, gradients, strict=True)
         return loss.item(), {name: one for name, one in named if one is not None}, sorted(rows)
 
-    def step(self, segments: Sequence[Span]) -> None:
+    def step(self, segments: Sequence[SentenceRange]) -> None:
         """Update the weights once."""
         loss, gradients, rows = self.gradients(segments)
         self.losses.append(loss)

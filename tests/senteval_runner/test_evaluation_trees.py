@@ -10,7 +10,7 @@ from corpora.senteval.files import read_task
 from multiview.folder import sentence_trees
 from multiview.model import MultiViewEncoder
 from multiview.names import named
-from senteval_runner import evaluate, vectors
+from senteval_runner import evaluate, evaluation_trees
 from senteval_runner.evaluation import read_tasks
 from senteval_runner.evaluation_trees import EvaluationTrees, find_caches
 from senteval_runner.run import main
@@ -97,7 +97,7 @@ def test_trees_of_another_device_are_found_of_other_rules_of_characters_not(
     gpu_parser.identity = {**gpu_parser.identity, "device": "cuda"}
     trees = trees_of(tmp_path, data, "CR")
     assert len(trees.of(model(dep=gpu_parser))) == len(trees.of(model(parsed))) and not parsed
-    monkeypatch.setattr(vectors, "VERSION", 0)
+    monkeypatch.setattr(evaluation_trees, "VERSION", 0)
     assert find_caches(tmp_path, IDENTITIES) is None
 
 

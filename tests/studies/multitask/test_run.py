@@ -190,7 +190,7 @@ def test_an_interrupted_study_leaves_the_files_of_a_whole_one(
     study = partial(run_study, config(data, Path("out"), "SA-P(M)-STS(M)", epochs=1), train_all)
     whole, interrupted = tmp_path / "whole", tmp_path / "interrupted"
     for folder, before in ((whole, ()), (interrupted, (2, 6, 9))):
-        steps = run_with_interruptions(study, "runtime.training_step.Descent.step", before, folder)
+        steps = run_with_interruptions(study, "runtime.training_step.GradientDescent.step", before, folder)
         assert steps == 13, "each is made once"
     assert differing(whole, interrupted, clocks=False) == set()
     assert differing(whole, interrupted) <= {"out/log.txt"}
