@@ -107,7 +107,7 @@ def test_tokens_hold_every_character_but_white_space(text: str) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("text", ["(" * 100_000, "'s" * 50_000, "a." * 50_000, "http://" + "a/" * 50_000])
 def test_a_run_without_white_space_costs_linear_time(text: str) -> None:
-    tokens = SPACY.line(text)
+    tokens = SPACY.tokenize(text)
     assert "".join(tokens) == text
     assert max(map(len, tokens)) <= MAX_RUN
     assert "".join(token for sentence in SPACY.sentences(text) for token in sentence) == text
@@ -123,7 +123,7 @@ UNTOUCHED.add_pipe("sentencizer")
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join))
 def test_words_and_sentences_are_those_of_an_untouched_spacy(text: str) -> None:
     words = [t.text for t in UNTOUCHED.tokenizer(text) if not t.is_space]
-    assert list(SPACY.line(text)) == (words or [""])
+    assert list(SPACY.tokenize(text)) == (words or [""])
     spans = [tuple(t.text for t in span if not t.is_space) for span in UNTOUCHED(text).sents]
     assert SPACY.sentences(text) == [span for span in spans if span]
 
