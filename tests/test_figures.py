@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.figures import (
+from tests.fixtures.processes import ROOT
+from tools.figures import (
     FILE,
     PAGES,
     SETTINGS,
@@ -24,7 +25,6 @@ from tests.figures import (
     run_command,
     unmatched,
 )
-from tests.fixtures.processes import ROOT
 
 pytestmark = pytest.mark.repo
 CHEAP = (

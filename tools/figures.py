@@ -1,7 +1,7 @@
 """The figures of the pages, and the file of results behind them, ``docs/figures.tsv``, which this writes.
 
-    python -m tests.figures docs/models.md#side-by-side --looked 3 -- python -m benchmarks.encoding
-    python -m tests.figures docs/models.md#side-by-side --looked 3 --made COMMIT -- python -m MODULE
+    python -m tools.figures docs/models.md#side-by-side --looked 3 -- python -m benchmarks.encoding
+    python -m tools.figures docs/models.md#side-by-side --looked 3 --made COMMIT -- python -m MODULE
 
 The first line runs the command and gives a row to each figure of these sections that the command prints, as
 JSON or as text. The second runs nothing: it takes the figures that stood in a page of that commit, which the
@@ -33,14 +33,13 @@ from tyro.conf import Positional, arg
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
 from runtime.files import write_text
-from tests.fixtures.processes import ROOT
+from tools.budgets import ROOT
 
 FILE = ROOT / "docs/figures.tsv"
 PAGES = (
     "README.md",
     *(f"docs/{name}.md" for name in ("results", "models", "structure", "answers")),
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "multiview").glob("builtin/*/README.md")),
-    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "multiview").glob("judges/*.md")),
 )
 SETTINGS = {
     r"95 % interval|cover 95 %|are 95 %": "the level of every interval",
@@ -246,7 +245,7 @@ def _git(*words: str) -> str:
 
 @configuration
 class FiguresConfig:
-    """Options of ``python -m tests.figures``; after ``--`` stands the command."""
+    """Options of ``python -m tools.figures``; after ``--`` stands the command."""
 
     places: Annotated[Positional[tuple[str, ...]], arg(metavar="PAGE#SECTION...")]
     """Sections of pages whose figures get a row."""
@@ -322,7 +321,7 @@ def without_places(rows: Iterable[Row], config: FiguresConfig) -> list[Row]:
 
 
 cli = Command(
-    FiguresConfig, main, "tests.figures", "Give figures of pages their rows in the file of results."
+    FiguresConfig, main, "tools.figures", "Give figures of pages their rows in the file of results."
 )
 
 if __name__ == "__main__":
