@@ -29,12 +29,12 @@ from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
 from multiview.judge import NUMBERS, Judge
 from multiview.judge.judge import read_numbers
-from multiview.judge.weights import area_under_curve
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import open_encoder
 from multiview.structure import poles
 from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, configuration
+from runtime.statistics import area_under_curve
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.correlation import spearman
 from senteval_runner.protocol.cosine_tasks import nearer, nearest

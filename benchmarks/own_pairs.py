@@ -30,11 +30,12 @@ from multiview.folder.reading import TextSource
 from multiview.judge import NUMBERS, Judge
 from multiview.judge.judge import Checks, by_rule, chances, read_numbers
 from multiview.judge.thresholds import curve
-from multiview.judge.weights import Floats, area_under_curve
+from multiview.judge.weights import Floats
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, configuration
+from runtime.statistics import area_under_curve
 from tools import data_folder
 from tools.fit_judge import KEEP
 from tools.judge_rows import PAWS_ROWS, Sides, parsed, read_sides, sentences_of, texts_of

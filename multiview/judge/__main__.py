@@ -26,10 +26,10 @@ from corpora.inputs import bad_row, check_header, text_lines
 from corpora.training_pairs import unquote
 from multiview.judge.judge import Judge
 from multiview.judge.thresholds import curve, upper_bound
-from multiview.judge.weights import area_under_curve
 from runtime.cli import Command, configuration
 from runtime.errors import UserError, extra, printable
 from runtime.files import atomic_path, output_file
+from runtime.statistics import area_under_curve
 
 COLUMNS = ("sentence1", "sentence2")
 

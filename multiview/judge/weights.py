@@ -14,7 +14,6 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from scipy.special import expit
-from scipy.stats import rankdata
 
 from corpora.characters import VERSION
 from runtime.cli import config_from_json, configuration
@@ -235,13 +234,6 @@ def _newton(
         if np.abs(step_W).max() < 1e-6:
             break
     return weight_W
-
-
-def area_under_curve(score_n: Floats, is_same_n: NDArray[np.bool_]) -> float:
-    """Return how often a pair that says the same has a higher score than another; ties count half."""
-    count = int(is_same_n.sum())
-    rank_sum = float(rankdata(score_n)[is_same_n].sum())
-    return (rank_sum - count * (count + 1) / 2) / (count * (len(score_n) - count))
 
 
 def digest_of_tables() -> str:

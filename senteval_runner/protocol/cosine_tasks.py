@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.senteval.structure import FILLINGS
-from multiview.judge.weights import area_under_curve
+from runtime.statistics import area_under_curve
 from senteval_runner.protocol.correlation import Scores, average_precision, pearson, spearman
 from senteval_runner.protocol.features import Float, Int, unit
 from senteval_runner.protocol.statistics import grouped_mean, interval, resample

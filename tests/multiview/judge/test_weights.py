@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from multiview.judge import NUMBERS, Judge
 from multiview.judge.judge import JUDGE_FOLDER
-from multiview.judge.weights import LEAST_SLOPE, PULLS, Weights, _design, area_under_curve
+from multiview.judge.weights import LEAST_SLOPE, PULLS, Weights, _design
 
 
 def start() -> Weights:
@@ -75,9 +75,3 @@ def test_the_cosine_of_an_encoder_gets_a_scale_of_its_own() -> None:
     assert scaled.deviation[place] == pytest.approx(numbers[:, place].std())
     assert scaled.weight == start().weight and scaled.mean[:place] == start().mean[:place]
     assert Judge(scaled).weights is scaled
-
-
-def test_area_under_the_curve_counts_pairs() -> None:
-    score, is_same = np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, True, False, True])
-    wins = [(a > b) + (a == b) / 2 for a in score[is_same] for b in score[~is_same]]
-    assert area_under_curve(score, is_same) == pytest.approx(np.mean(wins))
