@@ -19,9 +19,12 @@ import contextlib
 import dataclasses
 import functools
 import importlib
+import io
+import itertools
 import json
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +37,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 from annotated_types import Ge, Gt, Le, Lt
 
 from runtime import __version__
-from runtime.errors import LONE_SURROGATE, UserError, explain, printable
+from runtime.errors import LONE_SURROGATE, UserError, did_you_mean, explain, printable
 from runtime.files import lock_folder
 from runtime.process import flush_streams, open_streams
 
@@ -232,7 +235,7 @@ class Command:
         }
         parser = argparse.ArgumentParser(program, add_help=False, allow_abbrev=False)
         if self.plugins:
-            parser.add_argument("--plugin", action="append", default=[])
+            parser.add_argument("--plugin", action="append", default=[], nargs="?", const="")
             options, words = parser.parse_known_args(words)
             description = f"{description}\n\n{PLUGIN_HELP}"
             for module in options.plugin:
@@ -249,13 +252,60 @@ class Command:
             str_from_instance=lambda path: [str(path)],
         )
         rules.primitive_rule(lambda info: path_rule if info.type is Path else None)
+        parse = functools.partial(tyro.cli, self.config, prog=program, description=description, **settings)
         with rules:
-            return tyro.cli(self.config, prog=program, description=description, args=words, **settings)
+            try:
+                with contextlib.redirect_stderr(io.StringIO()) as box:
+                    return parse(args=words)
+            except SystemExit as stop:
+                if not stop.code or not box.getvalue():  # --help, or a process that shows nothing
+                    raise
+                raise UserError(_usage_error(words, lambda words: _printed(parse, words))) from None
 
     def _refuse(self, message: str, code: int) -> int:
         with contextlib.suppress(OSError):  # the exit code says it too
             print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
         return code
+
+
+def _printed(parse: Callable[..., Any], words: Sequence[str]) -> str:
+    """Return what a parser prints for some arguments, in ASCII and without colours, as in no terminal."""
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as text,
+        contextlib.redirect_stderr(text),
+        contextlib.suppress(SystemExit),
+    ):
+        parse(args=words)
+    return text.getvalue()
+
+
+def _usage_error(words: Sequence[str], printed: Callable[[Sequence[str]], str]) -> str:
+    """Say in one line what tyro says in a box; an option that there is not is named before all else."""
+    options = re.findall(r"--[\w.-]+", printed(["--help"]))
+    for option in (word.partition("=")[0] for word in words if word.startswith("--") and word != "--"):
+        if option.replace("_", "-") not in options:
+            return f"{option}: no such option; {did_you_mean(option, options)}--help lists all"
+    rows = itertools.takewhile(lambda row: "---" not in row, printed(words).splitlines()[2:])
+    text = " ".join(row.strip() for row in rows if not row.startswith(" " * 10))  # help texts
+    for pattern, replacement in _USAGE_ERRORS:
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
+_USAGE_ERRORS = (
+    (
+        r"^Error parsing (\S+): invalid literal for int\(\) with base 10: '(.*)'$",
+        r"\1 \2: must be a whole number",
+    ),
+    (r"^Error parsing (\S+): could not convert string to float: '(.*)'$", r"\1 \2: must be a number"),
+    (r"^Error parsing (\S+): no type matching (\S+) .* from \['(.*?)'\].*", r"\1 \3: must be \2"),
+    (r"^Error parsing ", ""),
+    (r"^invalid choice '(.*)' for argument '(.*)'\. Expected (.*)\.$", r"\2 \1: must be \3"),
+    (r"^Missing value for argument '(.*)'\. Expected .*", r"\1: needs a value; --help explains it"),
+    (r"^Missing from [^:]*: (.*)", r"\1: missing; --help explains it"),
+    (r"^Unrecognized options: (.*)", r"\1: no option takes this"),
+)
+"""What tyro says, by a regular expression, and what is said in its place."""
 
 
 def _named_path(words: Sequence[str]) -> Path:

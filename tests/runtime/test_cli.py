@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, Literal
 from unittest.mock import Mock
 
 import pytest
+from tyro.conf import Positional, arg
 
 from runtime.cli import LOGGER, Command, Count, configuration, import_plugin, log_to
 from runtime.errors import UserError
@@ -75,6 +77,38 @@ def test_a_library_that_finds_no_memory_and_says_something_else(capsys) -> None:
 def test_an_empty_name_is_not_the_working_folder(words: list[str], message: str, capsys) -> None:
     assert Command(Options, lambda config: None, "p", "d")(words) == 2
     assert message in capsys.readouterr().err
+
+
+@configuration
+class Required(Options):
+    """Options of which one has no default."""
+
+    corpus: Annotated[Positional[str], arg(metavar="CORPUS")]
+    """A text."""
+    mode: Literal["slow", "fast"] = "fast"
+    """A choice."""
+    share: float | None = None
+    """A number, or none."""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("a --epochs abc", "--epochs abc: must be a whole number"),
+        ("a --epochs=1.5", "--epochs 1.5: must be a whole number"),
+        ("a --epochs 0", "--epochs 0: must be at least 1"),
+        ("a --share x", "--share x: must be {None}|FLOAT"),
+        ("a --mode slwo", "--mode slwo: must be one of ('slow', 'fast')"),
+        ("a --epochs", "--epochs: needs a value; --help explains it"),
+        ("a --epoch 3", "--epoch: no such option; did you mean --epochs? --help lists all"),
+        ("--frobnicate 3", "--frobnicate: no such option; --help lists all"),
+        ("a b", "b: no option takes this"),
+        ("", "CORPUS: missing; --help explains it"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_value_in_one_line(words: str, message: str, capsys) -> None:
+    assert Command(Required, lambda config: None, "p", "d")(words.split()) == 2
+    assert capsys.readouterr().err == f"python -m p: {message}\n"
 
 
 def test_a_bug_keeps_its_traceback() -> None:
