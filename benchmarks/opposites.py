@@ -15,11 +15,9 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from unittest.mock import patch
 
 import numpy as np
 
@@ -31,7 +29,9 @@ from multiview.judge import NUMBERS, Judge
 from multiview.judge.judge import read_numbers
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import open_encoder
-from multiview.structure import poles
+from multiview.structure.forms import possible_bases
+from multiview.structure.joining import structure_vectors
+from multiview.structure.poles import Opposites, known_opposites
 from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, configuration
 from runtime.statistics import area_under_curve
@@ -92,35 +92,28 @@ def _graded_pairs(task: TaskData, split: str) -> PairSet:
     return PairSet(np.array(rows.y, np.float64), texts)
 
 
-@contextmanager
-def without_antonyms(pairs: PairSet) -> Iterator[None]:
-    """Remove the antonyms of SemAntoNeg's rows from the list of the structure vector."""
+def without_antonyms(pairs: PairSet) -> Opposites:
+    """Return the list of the package without the antonyms of SemAntoNeg's rows."""
+    known = known_opposites()
     rows = zip(pairs.texts[::3], pairs.texts[2::3], strict=True)
     forms = []
     for pair in {frozenset(differing_words(no_not, paraphrase)) for (_, paraphrase), (_, no_not) in rows}:
         forms.append(
-            {form for word in pair for form in (*poles.possible_bases(word), poles.base_and_sign(word)[0])}
+            {form for word in pair for form in (*possible_bases(word), known.base_and_sign(word)[0])}
         )
 
     def is_taken(one: str, other: str) -> bool:
-        bases = {poles.base_and_sign(one)[0], poles.base_and_sign(other)[0]}
+        bases = {known.base_and_sign(one)[0], known.base_and_sign(other)[0]}
         return any({one, other} <= pair or bases <= pair for pair in forms)
 
-    remaining = [row for row in poles._read_table("opposites.tsv") if not is_taken(row["one"], row["other"])]
-    caches = (poles.antonyms, poles.base_and_sign, poles._poles_by_base, poles.poles)
-    with patch.object(poles, "_read_table", lambda name: remaining):
-        for cache in caches:
-            cache.cache_clear()
-        yield
-    for cache in caches:
-        cache.cache_clear()
+    return Opposites(row for row in known.rows if not is_taken(row[0], row[1]))
 
 
 def listed_share(pairs: PairSet) -> float:
     """Return the per cent of SemAntoNeg's rows whose two antonyms are opposed in the list."""
     rows = zip(pairs.texts[::3], pairs.texts[2::3], strict=True)
     words = [sorted(differing_words(no_not, paraphrase)) for (_, paraphrase), (_, no_not) in rows]
-    return 100 * float(np.mean([len(two) == 2 and poles.agreement(*two) < 0 for two in words]))
+    return 100 * float(np.mean([len(two) == 2 and known_opposites().agreement(*two) < 0 for two in words]))
 
 
 def vector_score(pairs: PairSet, name: str, cosine: Any) -> Percentage:
@@ -204,11 +197,11 @@ def read_values(
         minilm = open_encoder(find_peer(MINILM), cache=folder / "vectors")
         meanings["MiniLM"] = cosines_by(sets, minilm.encode([text.split(" ") for text in texts]))
     vectors: dict[str, Values] = {"structure alone": structure}
-    with without_antonyms(sets["SemAntoNeg"]):
-        rows = {"SemAntoNeg": sets["SemAntoNeg"]}
-        vectors["structure, without these antonyms"] = cosines_by(
-            rows, encoder.structure_vectors(texts_of(rows))
-        )
+    rows = {"SemAntoNeg": sets["SemAntoNeg"]}
+    others = without_antonyms(rows["SemAntoNeg"])
+    vectors["structure, without these antonyms"] = cosines_by(
+        rows, structure_vectors(source, texts_of(rows), others)
+    )
     for name, cosines_by_set in meanings.items():
         for share in SHARES:
             vectors[f"{name}, share {share}"] = {

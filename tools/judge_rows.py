@@ -20,7 +20,8 @@ from corpora.inputs import read_table
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import Pair, split_rows, task_pairs, triplets
 from corpora.text import Tokenizer
-from multiview.structure.poles import antonyms, possible_bases
+from multiview.structure.forms import possible_bases
+from multiview.structure.poles import known_opposites
 from parsing.run import ParseConfig, main
 from parsing.trees.cache import TreeCache
 from runtime.files import json_digest, write_text
@@ -110,7 +111,7 @@ def overlaps(sides: Sides, data: Path) -> dict[str, int]:
 
 def listed_antonyms(data: Path) -> dict[str, set[str]]:
     """Return the antonyms of each word by the list of the package and by WordNet's."""
-    listed = {word: set(others) for word, others in antonyms().items()}
+    listed = {word: set(others) for word, others in known_opposites().antonyms.items()}
     text = (data / "paraphrase/counterfitting_wordnet_antonyms.txt").read_text("utf-8")
     for line in text.splitlines():
         one, other = (word.removeprefix("en_") for word in line.split())

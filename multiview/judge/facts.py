@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from multiview.structure.forms import INFLECTIONS, stem
 from multiview.structure.negation import PARTICLES, WordTrees
-from multiview.structure.poles import Poles, base_and_sign, poles
+from multiview.structure.poles import Poles, known_opposites
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import KIND
 
@@ -29,8 +30,6 @@ _NUMBER_WORDS = (
 )
 _DIGITS = {word: str(value) for value, word in enumerate(_NUMBER_WORDS.split())}
 _PARTICLES = {*PARTICLES, *PARTICLES.values()}
-_ENDINGS = {"ies": "y", "ied": "y", "es": "", "s": "", "ed": "", "ing": ""}
-"""Endings of inflected forms, each with what stands there in the base."""
 _FURTHER_POLES: dict[str, Poles] = {
     "on": {"disable|enable": -1},  # off is its minus
     "up": {"decrease|increase": -1, "fall|rise": -1, "lower|raise": -1},  # down is its minus
@@ -46,7 +45,7 @@ _FURTHER_POLES: dict[str, Poles] = {
 }
 """Poles of function words, particles, and words that agree with others; by the first *enable* and *turn off*
 are opposed, *not successful* and *fail* agree."""
-TABLES = (_DIGITS, _ENDINGS, MAX_WORDS, _FURTHER_POLES)
+TABLES = (_DIGITS, INFLECTIONS, MAX_WORDS, _FURTHER_POLES)
 """The tables by which words are compared."""
 
 
@@ -114,17 +113,17 @@ def _read_word(word: str) -> tuple[str, int, WordClass]:
 
 def base_of(word: str) -> tuple[str, int]:
     """Return what forms of a word have in common, and its sign: two is 2, cats is cat, off is minus on."""
-    base, sign = base_and_sign(word.lower())
+    base, sign = known_opposites().base_and_sign(word.lower())
     if base in PARTICLES:
         return PARTICLES[base], -sign
     base = _DIGITS.get(base, base)
-    is_listed = bool(poles(base))
-    return (base if is_listed or not base.isalpha() else _stem(base)), sign
+    is_listed = bool(known_opposites().poles(base))
+    return (base if is_listed or not base.isalpha() else stem(base)), sign
 
 
 def all_poles(base: str) -> Poles:
     """Return the poles of a base, with those that only the judge reads."""
-    return poles(base) | _further_poles().get(base, {})
+    return known_opposites().poles(base) | _further_poles().get(base, {})
 
 
 def is_polar(base: str) -> bool:
@@ -135,17 +134,6 @@ def is_polar(base: str) -> bool:
 @cache
 def _further_poles() -> dict[str, Poles]:
     return {base_of(word)[0]: word_poles for word, word_poles in _FURTHER_POLES.items()}
-
-
-def _stem(word: str) -> str:
-    """Take off the ending of an inflected form, and a final e: cities is city, stopping is stop."""
-    endings = [ending for ending in _ENDINGS if word.endswith(ending) and len(word) > len(ending) + 2]
-    if endings and not word.endswith(("ss", "us", "is")):
-        ending = endings[0]
-        word = word.removesuffix(ending) + _ENDINGS[ending]
-        if ending in ("ed", "ing") and word[-1] == word[-2] and word[-1] not in "sl":
-            word = word[:-1]  # stopping
-    return word.removesuffix("e") if len(word) > 3 else word
 
 
 class Facts(NamedTuple):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from multiview.judge.facts import Form, PairFacts, WordClass, all_poles, is_polar
+from multiview.structure.poles import nearness
 from parsing.trees.role_rules import ROLE, ROLES
 
 ORDER = ("opposite", "negation", "roles", "number", "name", "missing", "agreeing")
@@ -159,9 +160,7 @@ def _reasons_of_lone_words(
         if not partners:
             continue
         partner = partners[0]
-        others = all_poles(partner.base)
-        nearness = sum(weight * others.get(pole, 0.0) for pole, weight in own.items())
-        sign = nearness * word.sign * partner.sign
+        sign = nearness(own, all_poles(partner.base)) * word.sign * partner.sign
         if sign:
             kind = "opposite" if sign < 0 or is_turned else "agreeing"
             texts = (each.text.removeprefix("not ") if is_turned else each.text for each in (word, partner))

@@ -14,7 +14,7 @@ from multiview.judge.facts import Facts, PairFacts
 from multiview.judge.pair_numbers import Floats, Vectors
 from multiview.judge.weights import SLOTS
 from multiview.pretrained import unit_rows
-from multiview.structure.poles import signed_spellings
+from multiview.structure.poles import known_opposites, signed_spellings
 from multiview.words.table import WordTable
 from parsing.trees.role_rules import ROLE
 
@@ -30,7 +30,7 @@ def slot_cosines(pairs: PairFacts, table: WordTable) -> tuple[Floats, Floats]:
     """Return each slot's cosine, 0 where a sentence has none, and the weighted one of all: [n, L] and [n]."""
     texts = [form.text for form in pairs.forms.forms]
     meaning_UE = unit_rows(table.rows(0, table.vocabulary.lookup(texts)).float().cpu().numpy())
-    spelling_UE = unit_rows(signed_spellings(texts, SPELLING_WIDTH))
+    spelling_UE = unit_rows(signed_spellings(texts, SPELLING_WIDTH, known_opposites()))
     vector_UE: Vectors = np.hstack(
         [meaning_UE * (1 - SPELLING_SHARE) ** 0.5, spelling_UE * SPELLING_SHARE**0.5], dtype=np.float32
     )

@@ -246,7 +246,7 @@ def digest_of_tables() -> str:
     from multiview.structure import negation, poles
     from parsing.trees.role_rules import TABLES
 
-    rules = [negation.TABLES, poles.TABLES, facts.TABLES]
+    rules = [negation.TABLES, (poles.known_opposites().rows, *poles.TABLES), facts.TABLES]
     return json_digest([*NUMBERS, VERSION, repr(rules), repr(TABLES)], 16)
 
 

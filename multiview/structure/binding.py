@@ -33,7 +33,7 @@ from multiview.encoders.registry import register_view
 from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan
 from multiview.structure.negation import WordTrees
-from multiview.structure.poles import has_opposite, signed_spellings
+from multiview.structure.poles import Opposites, signed_spellings
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import ROLE, ROLES
@@ -151,11 +151,13 @@ class BindingView(WeightlessView):
     """Each chooses pairs of words: their roles, and the tokens of both, [M]."""
 
     width = WIDTH
+    opposites: Opposites | None = None
+    """Those of the package by default."""
 
     def plan(self, batch: Batch) -> BindingPlan:
         """Choose the pairs of words by heads and relations, and compute the words' spelling."""
         base = super().plan(batch)
-        trees = WordTrees(batch)
+        trees = WordTrees(batch, self.opposites)
         types, word_N = trees.types, trees.word_N
         arcs = _join_arcs([pairs_of(trees) for pairs_of in self.pair_rules])
         sign_N = trees.negation_signs(arcs).astype(np.float32)
@@ -178,10 +180,10 @@ class BindingView(WeightlessView):
             dependent=pair_4M[3],
             sign=_damp_repeats(sign_M, pair_4M, is_long_B[pair_4M[0]]),
             sentence=pair_4M[0],
-            spelling=signed_spellings(types, WIDTH),
-            spelling_share=np.array(
-                [1 if has_opposite(word) else SPELLING_SHARE for word in trees.lower_types], np.float32
-            ),
+            spelling=signed_spellings(types, WIDTH, trees.opposites),
+            spelling_share=np.where(
+                [*map(trees.opposites.has_opposite, trees.lower_types)], 1, SPELLING_SHARE
+            ).astype(np.float32),
             token_of_word=np.unique(word_N, return_index=True)[1],
             word=word_N,
         )
@@ -265,14 +267,20 @@ def random_maps(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def structure_of(
-    batch: Batch, words: WordTable, view: type[BindingView] = StructureView, size: int = WIDTH
+    batch: Batch,
+    words: WordTable,
+    view: type[BindingView] = StructureView,
+    size: int = WIDTH,
+    opposites: Opposites | None = None,
 ) -> Tensor:
     """Return a vector of length 1 per sentence, [B, S], that binds roles and order, or what ``view`` binds.
 
-    A sentence without bound words (one word, a fallback tree) has the zero vector.
+    A sentence without bound words (one word, a fallback tree) has the zero vector. ``opposites`` are those of
+    the package by default.
     """
     types, word_N = batch.distinct_words()
     x_UE = words.rows(0, words.vocabulary.lookup(types))
     encoder = view(x_UE.shape[1], WIDTH)
+    encoder.opposites = opposites
     token_N = torch.from_numpy(word_N).to(x_UE.device)
     return normalize(encoder(x_UE, encoder.plan(batch), token_N)[:, :size], dim=1)

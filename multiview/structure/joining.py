@@ -17,6 +17,7 @@ from torch.nn.functional import normalize
 from multiview.encoders.batch_encoder import BatchEncoder, check_finite, encoder_of_views
 from multiview.encoders.meaning import normalize_rows
 from multiview.folder.reading import TextSource, Tokens
+from multiview.structure.poles import Opposites
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from runtime.device import torch_threads, with_torch_defaults
@@ -50,11 +51,12 @@ def join_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) 
 
 
 @loading()
-def encoder_of_structure(words: WordTable, size: int) -> BatchEncoder:
+def encoder_of_structure(words: WordTable, size: int, opposites: Opposites | None = None) -> BatchEncoder:
     """Return the encoder of who did what to whom, whose vectors have ``size`` numbers."""
     from multiview.structure.binding import structure_of  # here: it compiles
 
-    return BatchEncoder({"tokens", "dep"}, size, functools.partial(structure_of, words=words, size=size))
+    encode = functools.partial(structure_of, words=words, size=size, opposites=opposites)
+    return BatchEncoder({"tokens", "dep"}, size, encode)
 
 
 def joined_encoder(base: BatchEncoder, structure: BatchEncoder, share: float) -> BatchEncoder:
@@ -81,9 +83,16 @@ def vectors_of_texts(
     return vectors_nS.numpy()
 
 
-def structure_vectors(source: TextSource, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
-    """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
-    return vectors_of_texts(encoder_of_structure(source.words, source.structure_size), source, texts)
+def structure_vectors(
+    source: TextSource, texts: Sequence[str | Tokens], opposites: Opposites | None = None
+) -> NDArray[np.float32]:
+    """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound.
+
+    ``opposites`` are those of the package by default.
+    """
+    return vectors_of_texts(
+        encoder_of_structure(source.words, source.structure_size, opposites), source, texts
+    )
 
 
 def meaning_and_structure(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.characters import normalise_text
-from multiview.structure.poles import base_and_sign, has_opposite
+from multiview.structure.poles import Opposites, known_opposites
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import FUNCTION_WORD, KIND, ROLE, WORD, relation_bits, word_flags
 from parsing.trees.roles import RoleArcs, canonical_arcs, parents
@@ -86,11 +86,12 @@ class WordTrees:
 
     ``types`` are the distinct words in plain characters, ``word_N`` each token's place among them.
     ``has_letters_N`` is false for punctuation, and ``relation_N`` are bits of
-    :mod:`parsing.trees.role_rules`. Tokens are places in the batch, -1 is none.
+    :mod:`parsing.trees.role_rules`. Tokens are places in the batch, -1 is none. ``opposites`` are those of
+    the package by default.
     """
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
+    def __init__(self, batch: Batch, opposites: Opposites | None = None) -> None:
+        self.batch, self.opposites = batch, opposites or known_opposites()
         words, self.word_N = batch.distinct_words()
         self.types = list(map(normalise_text, words))
         self.lower_types = [word.lower() for word in self.types]
@@ -168,9 +169,11 @@ class WordTrees:
             target = self._predicate(target)
         elif rule.turns == "attribute" and self._children(target, KIND.COPULA):
             attributes = self._children(target, KIND.ATTRIBUTE)
-            target = next((word for word in attributes if has_opposite(self._word(word))), target)
+            target = next(
+                (word for word in attributes if self.opposites.has_opposite(self._word(word))), target
+            )
         complements = self._children(target, KIND.COMPLEMENT)
-        if complements and base_and_sign(self._word(target))[0] in _RAISING_VERBS:
+        if complements and self.opposites.base_and_sign(self._word(target))[0] in _RAISING_VERBS:
             target = complements[0]
         targets = [target, *filter(self._is_joined_by_or, self._children(target, KIND.CONJUNCT))]
         if rule.words == NO and self._children(target, KIND.EXPLETIVE):  # there is no man playing

@@ -124,14 +124,15 @@ def test_what_the_judge_is_about_is_json(judge: Judge, tmp_path: Path, value: An
 
 def test_a_judge_fitted_on_other_tables_is_refused(judge: Judge, tmp_path: Path, monkeypatch) -> None:
     judge.save(tmp_path / "own.json")
-    for module, name in (
+    for place, name in (
         (poles, "TABLES"),
+        (poles.known_opposites(), "rows"),
         (facts, "TABLES"),
         (negation, "TABLES"),
         (role_rules, "TABLES"),
     ):
         with monkeypatch.context() as changed, pytest.raises(UserError, match=r"own\.json: .* fit it anew"):
-            changed.setattr(module, name, ())
+            changed.setattr(place, name, ())
             Weights.load(tmp_path / "own.json")
     assert Weights.load(tmp_path / "own.json").tables == judge.weights.tables
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpora.senteval.structure import Pair
-from multiview.structure.poles import possible_bases
+from multiview.structure.forms import possible_bases
 from tools.judge_rows import Row, Rows, antonyms_of, listed_antonyms, overlaps, read_sides, sentences_of
 
 SIZES = {

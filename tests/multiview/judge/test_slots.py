@@ -7,7 +7,7 @@ from multiview.judge.facts import PairFacts, facts_of_pairs
 from multiview.judge.slots import SPELLING_SHARE, SPELLING_WIDTH, slot_cosines
 from multiview.judge.weights import SLOTS
 from multiview.pretrained import unit_rows
-from multiview.structure.poles import signed_spellings
+from multiview.structure.poles import known_opposites, signed_spellings
 from parsing.trees.role_rules import ROLES
 
 PAIRS = (
@@ -62,7 +62,7 @@ def test_slots_are_those_of_a_slow_way() -> None:
     cosines, of_all = slot_cosines(pairs, source.words)
     forms = [form.text for form in pairs.forms.forms]
     meaning = unit_rows(source.words.rows(0, source.words.vocabulary.lookup(forms)).float().numpy())
-    spelling = unit_rows(signed_spellings(forms, SPELLING_WIDTH))
+    spelling = unit_rows(signed_spellings(forms, SPELLING_WIDTH, known_opposites()))
     vectors = np.hstack([meaning * (1 - SPELLING_SHARE) ** 0.5, spelling * SPELLING_SHARE**0.5])
     filled = set()
     for number, rows in enumerate(pairs.row_n2.tolist()):

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from multiview.structure.poles import agreement, antonyms, base_and_sign, poles, signed_spellings
+from multiview.folder.reading import TextSource
+from multiview.structure.joining import structure_vectors
+from multiview.structure.poles import Opposites, known_opposites, signed_spellings
 
 WHOLE = (
     "invaluable unless under inside disclose nevertheless until uncle important inform discover display bless"
@@ -25,7 +27,7 @@ WHOLE = (
     ],
 )
 def test_words_are_read_as_a_base_and_a_sign(word: str, base: str, sign: int) -> None:
-    assert base_and_sign(word) == (base, sign)
+    assert known_opposites().base_and_sign(word) == (base, sign)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +48,27 @@ def test_words_are_read_as_a_base_and_a_sign(word: str, base: str, sign: int) ->
     ],
 )
 def test_pairs_are_opposed_and_what_they_share_is_not_a_class(one: str, other: str, sign: int) -> None:
-    assert agreement(one, other) == agreement(other, one) == sign
-    cosine = float(np.prod(signed_spellings([one, other], 1024), axis=0).sum())
+    known = known_opposites()
+    assert known.agreement(one, other) == known.agreement(other, one) == sign
+    cosine = float(np.prod(signed_spellings([one, other], 1024, known), axis=0).sum())
     assert cosine * sign > 0.1 if sign else abs(cosine) < 0.4
 
 
 def test_weights_of_a_word_have_length_1() -> None:
-    assert all(sum(w**2 for w in poles(base).values()) == pytest.approx(1) for base in ("light", "good"))
-    assert len(antonyms()) > 1500 and antonyms()["hot"] >= {"cold"}
+    known = known_opposites()
+    assert all(
+        sum(w**2 for w in known.poles(base).values()) == pytest.approx(1) for base in ("light", "good")
+    )
+    assert len(known.antonyms) > 1500 and known.antonyms["hot"] >= {"cold"}
+
+
+def test_another_list_makes_other_opposites(packaged_encoder) -> None:
+    own, pair = Opposites([("zig", "zag", "50")]), ["He likes the zig.", "He likes the zag."]
+    assert (own.agreement("zigs", "zag"), known_opposites().agreement("zigs", "zag")) == (-1, 0)
+    assert own.agreement("hot", "cold") == 0 and own.poles("zag") == {"zig|zag": -1}
+    source = TextSource.of(packaged_encoder)
+    cosines = [float(np.prod(structure_vectors(source, pair, one), axis=0).sum()) for one in (own, None)]
+    assert cosines[0] < cosines[1] - 0.3
 
 
 @pytest.mark.parametrize(
