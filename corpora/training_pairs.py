@@ -105,10 +105,7 @@ def text_key(text: str) -> str:
 
 
 def connected_groups(rows: Iterable[Sequence[str]]) -> dict[str, int]:
-    """Return the number of each sentence's group: rows that share a sentence are in one group.
-
-    Keys are those of :func:`text_key`.
-    """
+    """Return the group of each sentence, by :func:`text_key`; rows that share a sentence are one group."""
     parent: dict[str, str] = {}
 
     def root(text: str) -> str:
@@ -137,10 +134,8 @@ def read_training_pairs(files: Sequence[Path], *, may_repeat: bool = False) -> P
             if first == second and examples[-1].grade is None and not may_repeat:
                 raise bad_row(path, line, "two different sentences", first)
             if (examples[-1].grade is None) != (examples[0].grade is None):
-                other = f"the first row of {files[0]}"
-                raise UserError(
-                    f"{path}:{line}: has other columns than {other}; all need one form ({COLUMNS})"
-                )
+                fault = f"has other columns than the first row of {files[0]}"
+                raise UserError(f"{path}:{line}: {fault}; all need one form ({COLUMNS})")
         if len(examples) == before:
             raise UserError(f"{path}: holds no rows")
     pairs = PairSet(examples, list(map(str, files)), json_digest([input_hash(p, [p]) for p in files], 64))

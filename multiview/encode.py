@@ -156,8 +156,8 @@ class SentenceInput:
         else:
             self.texts = list(sentences_of(path))
             if split:
-                parts = [*map(Tokenizer("spacy").split_sentences, self.texts)]
-                self.texts, self._ends = [*chain(*parts)], [*accumulate(map(len, parts))]
+                by_line = [*map(Tokenizer("spacy").split_sentences, self.texts)]
+                self.texts, self._ends = [*chain(*by_line)], [*accumulate(map(len, by_line))]
             if not self.texts:
                 raise UserError(f"{path}: empty")
 

@@ -111,7 +111,7 @@ def check_vectors(
 
 def unit_rows(rows: Float) -> Float:
     """Scale rows of any length to length 1; a zero row stays zero."""
-    least, most = (part(axis=1, keepdims=True, initial=0) for part in (rows.min, rows.max))
+    least, most = (statistic(axis=1, keepdims=True, initial=0) for statistic in (rows.min, rows.max))
     unit: Float = rows / np.maximum(np.maximum(most, -least), 1e-12)
     length = np.sqrt(np.add.reduce(unit * unit, axis=1, keepdims=True))  # as np.linalg.norm, but no copies
     unit /= np.maximum(length, 1e-12)
@@ -137,8 +137,8 @@ def read_vectors(value: Any, caller: str) -> Tensor:
 def _to_array(value: Any, subject: str) -> NDArray[Any]:
     """Read anything that numpy reads, and tensors in lists; ``subject`` begins the message of an error."""
 
-    def to_host(part: Any) -> Any:
-        return part.detach().cpu().float().numpy() if hasattr(part, "detach") else part
+    def to_host(value: Any) -> Any:
+        return value.detach().cpu().float().numpy() if hasattr(value, "detach") else value
 
     with report_in_one_line(f"{subject} that is no array"):
         return np.asarray([*map(to_host, value)] if isinstance(value, list | tuple) else to_host(value))

@@ -56,8 +56,8 @@ def statistics(cache: TreeCache) -> None:
     print(cache.manifest.describe(cache.folder))
     print(f"  tokens per sentence: mean {lengths.mean():.1f}, at most {lengths.max()}")
     print(f"  {len(cache.type_counts()):,} distinct words")
-    for part, value in cache.manifest.identity.items():
-        print(printable(f"  {part}: {value}"))
+    for key, value in cache.manifest.identity.items():
+        print(printable(f"  {key}: {value}"))
     labels = cache.labels
     names = {"relation": cache.relations, "tag": cache.tags, "label": labels, "leaf_label": labels}
     counts = {field: np.zeros(len(names[field]), int) for field in names if field in cache.fields}

@@ -74,8 +74,8 @@ class ParserComponent:
             space, tag, word = leaf.groups()
             return "" if tag == "_SP" else f"{space}({tag} {'_'.join(word.split())})"
 
-        def write_brackets(part: Span | Token) -> str:
-            span = part if isinstance(part, Span) else part.doc[part.i : part.i + 1]
+        def write_brackets(node: Span | Token) -> str:
+            span = node if isinstance(node, Span) else node.doc[node.i : node.i + 1]
             return LEAF.sub(write_leaf, spacy_extensions.parse_string(span)).strip()
 
         for spacy_class in (Span, Token):

@@ -37,10 +37,10 @@ def write_rows(
         return count
     import numpy as np
 
-    part, record_path = (path.with_name(f"{path.name}{end}") for end in (".part", ".part.json"))
+    partial, record_path = (path.with_name(f"{path.name}{end}") for end in (".part", ".part.json"))
     source = {**source, "count": count}
-    with _opened(part) as stream:
-        done, size = _done(record_path, source, part)
+    with _opened(partial) as stream:
+        done, size = _done(record_path, source, partial)
         stream.truncate(size)
         stream.seek(size)
         with progress(total=count, initial=done, description=f"write {path.name}") as bar:
@@ -54,32 +54,32 @@ def write_rows(
                 os.fsync(stream.fileno())
                 write_record(record_path, {**source, "rows": first + len(rows), "bytes": stream.tell()})
                 bar.update(len(rows))
-        os.replace(part, path)
+        os.replace(partial, path)
     fsync_path(path.parent)
     record_path.unlink()
     return count - done
 
 
 @contextlib.contextmanager
-def _opened(part: Path) -> Iterator[IO[bytes]]:
+def _opened(partial: Path) -> Iterator[IO[bytes]]:
     """Open a part for this run alone."""
-    part.parent.mkdir(parents=True, exist_ok=True)
-    with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b") as stream:
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"{part}: another run is writing it; wait for it or stop it") from None
+            raise UserError(f"{partial}: another run is writing it; wait for it or stop it") from None
         yield stream
 
 
-def _done(record_path: Path, source: Mapping[str, Any], part: Path) -> tuple[int, int]:
+def _done(record_path: Path, source: Mapping[str, Any], partial: Path) -> tuple[int, int]:
     """Return the rows and bytes of a part that are whole and of this source; (0, 0) if none are."""
     try:
         record = read_record(record_path)
         rows, size = int(record.pop("rows")), int(record.pop("bytes"))
     except (UserError, LookupError, TypeError, ValueError):
         return 0, 0
-    return (rows, size) if record == source and part.stat().st_size >= size else (0, 0)
+    return (rows, size) if record == source and partial.stat().st_size >= size else (0, 0)
 
 
 def check_room(path: Path, size: int) -> None:

@@ -132,15 +132,15 @@ class GradientDescent(Generic[AnyBatch]):
         load_adam(self.adam, tensors)
 
 
-def ramp(part: float, total: float) -> float:
-    """Return min(part / total, 1), and 1 where ``total`` is 0.
+def ramp(finished: float, total: float) -> float:
+    """Return min(finished / total, 1), and 1 where ``total`` is 0.
 
     A warm-up over the first w steps is ``ramp(finished, w)``; a linear decay to zero over the rest of
     a run of r steps is ``ramp(r - finished, r - w)``.
     """
-    return min(part / total, 1.0) if total else 1.0
+    return min(finished / total, 1.0) if total else 1.0
 
 
-def cosine_decay(part: float) -> float:
-    """Return 0.1 + 0.45 (1 + cos(π p)): from 1 to 0.1 while ``part`` p of a run goes from 0 to 1."""
-    return 0.1 + 0.45 * (1 + math.cos(math.pi * part))
+def cosine_decay(progress: float) -> float:
+    """Return 0.1 + 0.45 (1 + cos(π p)): from 1 to 0.1 while the ``progress`` p of a run goes from 0 to 1."""
+    return 0.1 + 0.45 * (1 + math.cos(math.pi * progress))

@@ -289,8 +289,8 @@ def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None
 def _score_graded(splits: _EncodedSplits, seed: int) -> dict[str, Any]:
     """Score by regression, and by cosines without training; the same under every protocol."""
     train, dev, test = splits["train"], splits["dev"], splits["test"]
-    parts = [(design(encoded.blocks()), encoded.y.astype(np.float64)) for encoded in (train, dev, test)]
-    metrics, predictions = relatedness(parts[0], parts[1], parts[2], seed)
+    designs = [(design(encoded.blocks()), encoded.y.astype(np.float64)) for encoded in (train, dev, test)]
+    metrics, predictions = relatedness(designs[0], designs[1], designs[2], seed)
     pairs = splits.get("cosine", test)
     assert pairs.v is not None
     cosine = cosines(pairs.u, pairs.v)

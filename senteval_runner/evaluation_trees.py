@@ -58,8 +58,8 @@ class EvaluationTrees:
         folder = self.folder / f"senteval-{digest}"
         with lock_folder(folder, option="--trees", wait=True):
             trees = find_caches(self.folder, identities)
-            parts = [part for task in self.tasks for part in task.splits.values()]
-            sentences = (tuple(tokens) or (".",) for part in parts for tokens in part.sentences())
+            splits = [split for task in self.tasks for split in task.splits.values()]
+            sentences = (tuple(tokens) or (".",) for split in splits for tokens in split.sentences())
             missing_sentences = list(dict.fromkeys(sentences))
             if trees is not None:
                 missing_N, _ = reader.look_up(trees, missing_sentences)

@@ -118,7 +118,7 @@ class Card:
             origin = f"step {step}, which had seen {training['sentences']:,} sentences"
         widths = zip(network.views, network.widths, strict=True)
         views = ", ".join(f"{view} {width}" for view, width in widths)
-        parts = [
+        paragraphs = [
             f"Sentence encoder of {len(network.views)} views ({views}), {network.dim} dimensions side by "
             f"side; {len(words.vocabulary)} words, {words.mode}{', ' if words.origin else ''}{words.origin}.",
             example(self.folder, model),
@@ -128,24 +128,24 @@ class Card:
             f"The weights are those of {origin}. The configuration is in config.json.",
         ]
         if self.teacher is not None:
-            parts.append(
+            paragraphs.append(
                 f"The views also learned from a sentence encoder's vectors of the corpus, `{self.teacher}`; "
                 "what that encoder was trained on counts for this model too."
             )
         if not str(model.corpus.get("tokenizer")).startswith("spacy"):
             splits = "`encode` splits strings by spaCy's rules; lists of words stay."
-            parts.append(f"The corpus came in words. {splits}")
+            paragraphs.append(f"The corpus came in words. {splits}")
         facts = [
             f"{kind} trees of {identity.get('name', '?')} {identity.get('version', '')}"
             for kind, identity in sorted(model.parsers.items())
         ]
         facts += [f"{label}: {finding}" for label, finding in verdict]
-        parts += [
+        paragraphs += [
             "\n".join(f"- {fact}" for fact in facts),
             "All on held-out sentences of the same corpus; neighbours are the sentences before and after, "
             "looked for in blocks of up to 400. Other text, other languages and single words are untested.",
         ]
-        return model_card(self.name, *parts)
+        return model_card(self.name, *paragraphs)
 
 
 class StartCard:
@@ -201,7 +201,7 @@ class StartCard:
         meaning = f", read out as {network.readout.dim}" if network.readout else ""
         origin = f"step {training['step']}" if training["step"] else "the start, which no step improved"
         facts = [f"{label}: {finding}" for label, finding in verdict]
-        parts = [
+        paragraphs = [
             f"Sentence encoder that went on from `{self.start}`: views {views}{meaning}.",
             example(self.folder, model),
             "## Training",
@@ -213,7 +213,7 @@ class StartCard:
             "## Licences",
             f"These count for the model: {'; '.join(self.origins)}; and what these were made from.",
         ]
-        return model_card(self.name, *parts)
+        return model_card(self.name, *paragraphs)
 
 
 def example(folder: Path, model: Model) -> str:

@@ -284,8 +284,8 @@ class Service:
             return vector
         if dimensions > len(vector):
             raise UserError(f"dimensions: {dimensions}: this model has {len(vector)}")
-        part = vector[:dimensions]
-        return part / max(float(np.linalg.norm(part)), 1e-12)
+        cut = vector[:dimensions]
+        return cut / max(float(np.linalg.norm(cut)), 1e-12)
 
     def _answer(self, content: dict[str, Any]) -> Response:
         return JSONResponse({**content, "model": self.model_name, "version": __version__})

@@ -166,9 +166,9 @@ class ConstituencyModel(EncodedModel):
     def load(cls, path: Path) -> ConstituencyModel:
         """Load a model folder, in eval mode; raise UserError if it is damaged or its files do not fit."""
         folder = load_model_folder(path, cls.kind)
-        encoder = folder.part(EncoderSizes, key="encoder")
-        config = folder.part(SpanSizes)
-        vocabulary = folder.part(ParserVocabulary, VOCABULARY)
+        encoder = folder.section(EncoderSizes, key="encoder")
+        config = folder.section(SpanSizes)
+        vocabulary = folder.section(ParserVocabulary, VOCABULARY)
         labels, tags = folder.names("labels"), folder.names("tags")
         if labels[0] != "":
             raise UserError(f"{folder.path / VOCABULARY}: the first label must be the empty one")

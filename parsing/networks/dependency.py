@@ -77,10 +77,10 @@ class DependencyModel(EncodedModel):
     def load(cls, path: Path) -> DependencyModel:
         """Load a model folder, in eval mode; raise UserError if it is damaged or its files do not fit."""
         folder = load_model_folder(path, cls.kind)
-        vocabulary = folder.part(ParserVocabulary, VOCABULARY)
+        vocabulary = folder.section(ParserVocabulary, VOCABULARY)
         relations = folder.names("relations")
-        encoder = folder.part(EncoderSizes, key="encoder")
-        scorer = folder.part(ScorerSizes, key="scorer")
+        encoder = folder.section(EncoderSizes, key="encoder")
+        scorer = folder.section(ScorerSizes, key="scorer")
         return folder.build(lambda: cls(vocabulary, relations, encoder, scorer))
 
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:

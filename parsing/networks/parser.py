@@ -73,7 +73,7 @@ class ModelFolder:
     tensors: dict[str, Tensor]  # float32 weights by parameter name
     identity: dict[str, str]
 
-    def part(self, config_type: type[Config], file: str = CONFIG, key: str = "") -> Config:
+    def section(self, config_type: type[Config], file: str = CONFIG, key: str = "") -> Config:
         """Read a file, or one mapping in it, as a configuration, which ignores other keys."""
         values = self.files[file].get(key) if key else self.files[file]
         if not isinstance(values, dict):

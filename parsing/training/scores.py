@@ -119,5 +119,5 @@ def bracket_scores(gold: Sequence[Sentence], trees: Sequence[Sentence]) -> Score
     }
 
 
-def _per_cent(part: int, total: int) -> float:
-    return 100 * part / total if total else 0.0
+def _per_cent(count: int, total: int) -> float:
+    return 100 * count / total if total else 0.0

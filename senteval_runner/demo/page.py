@@ -188,7 +188,7 @@ def _nearest(specs: Mapping[str, str], trees: Path, cache: Path) -> Table:
     """
     task = read_task("Neighbours", trees)
     texts = [text for book in books("heldout") for text in book.sentences]
-    tokens = [words for part in task.splits.values() for words in part.a]
+    tokens = [words for split in task.splits.values() for words in split.a]
     candidates = [n for n, text in enumerate(texts) if 45 < len(text) < 90 and text[-1] == "."]
     queries = [candidates[n * len(candidates) // QUERY_COUNT] for n in range(QUERY_COUNT)]
     rows: list[list[TableCell]] = [[texts[query]] for query in queries]

@@ -252,8 +252,8 @@ def _group_fits(fits: Sequence[Fit], max_size: int) -> list[list[int]]:
         fits_by_stream.setdefault((len(fit.train), fit.split_length, len(fit.l2)), []).append(index)
     groups = []
     for members in fits_by_stream.values():
-        parts = math.ceil(len(members) / max_size)
-        groups += [part.tolist() for part in np.array_split(members, parts)]
+        group_count = math.ceil(len(members) / max_size)
+        groups += [group.tolist() for group in np.array_split(members, group_count)]
     return groups
 
 

@@ -94,19 +94,19 @@ def read_faq(folder: Path) -> FaqSet:
     """Read a folder with these files. Queries without a relevant entry are dropped.
 
     Raises UserError: see :func:`corpora.inputs.read_table`; or an unknown query or entry, a query in both
-    parts, or a part without a query that has an answer.
+    splits, or a split without a query that has an answer.
     """
     rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))
-    parts = {part: folder / f"queries-{part}.tsv" for part in ("train", "test")}
+    files = {split: folder / f"queries-{split}.tsv" for split in ("train", "test")}
     if (folder / "queries.tsv").exists():
-        parts = {"test": folder / "queries.tsv"}
-    queries_of_part = {
-        part: {row.cells[0]: row.cells[1] for row in read_table(path, ("query_id", "query"), unique=True)}
-        for part, path in parts.items()
+        files = {"test": folder / "queries.tsv"}
+    queries_of_split = {
+        split: {row.cells[0]: row.cells[1] for row in read_table(path, ("query_id", "query"), unique=True)}
+        for split, path in files.items()
     }
-    train, test = queries_of_part.get("train", {}), queries_of_part["test"]
+    train, test = queries_of_split.get("train", {}), queries_of_split["test"]
     if shared := sorted(train.keys() & test.keys()):
-        raise UserError(f"{parts['test']}: query {shared[0]!r} is in {parts['train'].name} too")
+        raise UserError(f"{files['test']}: query {shared[0]!r} is in {files['train'].name} too")
     queries = {query: row for row, query in enumerate([*train, *test])}
     entries = {each.cells[0]: row for row, each in enumerate(rows)}
     path = folder / "qrels.tsv"
@@ -114,9 +114,9 @@ def read_faq(folder: Path) -> FaqSet:
     relevant_QN = read_relevance(path, queries, entries)
     rows_with_answer = np.flatnonzero(relevant_QN.any(axis=1))
     is_train = rows_with_answer < len(train)
-    for part, is_in_part in (("train", is_train), ("test", ~is_train)):
-        if part in parts and not is_in_part.any():
-            raise UserError(f"{path}: no query of {parts[part].name} has a relevant entry")
+    for split, is_in_split in (("train", is_train), ("test", ~is_train)):
+        if split in files and not is_in_split.any():
+            raise UserError(f"{path}: no query of {files[split].name} has a relevant entry")
     texts = [*train.values(), *test.values()]
     tokenizer = Tokenizer("spacy", running=False)
 

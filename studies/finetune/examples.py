@@ -86,9 +86,9 @@ class Examples:
         return self.take(np.sort(rng(0, "choose/" + name).permutation(len(self))[: size or None]))
 
 
-def digest(parts: Iterable[Examples]) -> str:
+def digest(sets: Iterable[Examples]) -> str:
     """Digest the texts and targets of several sets of examples."""
-    return json_digest([[part.first, part.second, part.target.tolist()] for part in parts], 64)
+    return json_digest([[each.first, each.second, each.target.tolist()] for each in sets], 64)
 
 
 def rng(seed: int, name: str, *counters: int) -> np.random.Generator:

@@ -147,8 +147,8 @@ def fit(
 
 def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
     """Make features [B, ·D] of pairs: ``uv`` [u; v], ``diff`` |u−v|, ``prod`` u∗v, in this order (BURT)."""
-    parts = {"uv": (u_BD, v_BD), "diff": ((u_BD - v_BD).abs(),), "prod": (u_BD * v_BD,)}
-    return torch.cat([part for name in concatenation.split("-") for part in parts[name]], dim=-1)
+    blocks_by_name = {"uv": (u_BD, v_BD), "diff": ((u_BD - v_BD).abs(),), "prod": (u_BD * v_BD,)}
+    return torch.cat([block for name in concatenation.split("-") for block in blocks_by_name[name]], dim=-1)
 
 
 class Head(nn.Module):

@@ -282,8 +282,8 @@ def limit_rows(task: TaskData, limit: int) -> TaskData:
         y = np.asarray(split.y)
         groups = [np.flatnonzero(y == label) for label in range(len(task.classes))] or [np.arange(len(y))]
         quotas = [max(round(min(1, limit / len(y)) * len(group)), ROWS_PER_CLASS) for group in groups]
-        parts = [rng.permutation(group)[:quota] for group, quota in zip(groups, quotas, strict=True)]
-        rows = np.sort(np.concatenate(parts)).tolist()  # in the file's order
+        kept_rows = [rng.permutation(group)[:quota] for group, quota in zip(groups, quotas, strict=True)]
+        rows = np.sort(np.concatenate(kept_rows)).tolist()  # in the file's order
         b = None if split.b is None else [split.b[row] for row in rows]
         splits[name] = Split(a=[split.a[row] for row in rows], b=b, y=[split.y[row] for row in rows])
     return dataclasses.replace(task, splits=splits)

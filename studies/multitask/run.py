@@ -4,8 +4,8 @@ A configuration is its stages joined by hyphens, a stage is ``TASK[sub](POOLING)
 may be missing (``--stages``, docs/papers/seq-mt.md). Siamese ``STS`` predicts the cosine itself, joint
 ``STS`` a logit; ``*`` has no meaning for either.
 
-The data folder has tweets in place of Quora's pairs, in the same form, and SNLI's dev part in place of its
-training part.
+The data folder has tweets in place of Quora's pairs, in the same form, and SNLI's dev split in place of its
+training split.
 """
 
 import re
@@ -134,10 +134,10 @@ class MultitaskNet(nn.Module):
         """Return the head of a task."""
         return self.heads[task]  # type: ignore[return-value]
 
-    def scores(self, tasks: Tasks, part: str, names: Iterable[TaskName] = tuple(OUTPUTS)) -> dict[str, float]:
+    def scores(self, tasks: Tasks, split: str, names: Iterable[TaskName] = (*OUTPUTS,)) -> dict[str, float]:
         """Measure tasks on ``dev`` or ``test``, and their ``overall``."""
         values: dict[str, float] = {
-            name: self.head(name).score(self.tower, getattr(tasks[name], part)) for name in names
+            name: self.head(name).score(self.tower, getattr(tasks[name], split)) for name in names
         }
         return {**values, "overall": overall(values)}
 
@@ -283,9 +283,9 @@ def read_all_tasks(config: MultitaskConfig) -> Tasks:
     nli_test = Examples.of_nli([test_file]) if test_file else None
     tasks: Tasks = {
         "sst": _senteval("SST5", data),
-        "quora": _parts(quora, None, quora_test),
+        "quora": _complete_splits(quora, None, quora_test),
         "sts": _senteval("STSBenchmark", data, scale=5),
-        "nli": _parts(nli, nli_dev, nli_test),
+        "nli": _complete_splits(nli, nli_dev, nli_test),
     }
     if config.splits == "paper":
         tasks["sts"] = resplit("sts", reduce(add, tasks["sts"]))
@@ -301,16 +301,16 @@ def read_all_tasks(config: MultitaskConfig) -> Tasks:
 
 def _senteval(name: str, data: Path, scale: float = 0) -> TaskExamples:
     """Read a task of SentEval: classes, or scores as fractions of ``scale``."""
-    parts = {}
-    for part, split in read_task(name, data).splits.items():
+    splits = {}
+    for split_name, split in read_task(name, data).splits.items():
         first, second = ([" ".join(tokens) for tokens in side or ()] for side in (split.a, split.b))
         target = np.array(split.y, dtype=np.float32) / scale if scale else np.array(split.y, dtype=np.int64)
-        parts[part] = Examples(first, second or None, target)
-    return TaskExamples(**parts)
+        splits[split_name] = Examples(first, second or None, target)
+    return TaskExamples(**splits)
 
 
-def _parts(train: Examples, dev: Examples | None, test: Examples | None) -> TaskExamples:
-    """Complete three parts: a missing one is a tenth of the training pairs, by a hash of the first text."""
+def _complete_splits(train: Examples, dev: Examples | None, test: Examples | None) -> TaskExamples:
+    """Complete three splits: a missing one is a tenth of the training pairs, by a hash of the first text."""
     if test is None:
         train, test = hold_out(train, 0.1, "test")
     if dev is None:

@@ -21,9 +21,9 @@ from studies.passages.config import Feature, PassagesConfig
 from studies.passages.ranker import (
     HIDDEN_UNITS,
     METRICS,
-    Part,
     Scorer,
     Scores,
+    Split,
     cross_scores,
     fine_tune,
     measure,
@@ -114,12 +114,12 @@ def make_methods(config: PassagesConfig, run: StudyRun) -> list[Method]:
     def score_vectors(
         model: OpenedEncoder, feature: Feature, units: int | None, data: PassageSet, seed: int, folder: Path
     ) -> tuple[Scores, Figures]:
-        parts = encode_parts(model, data)
-        dim = parts["test"].passage_ND.shape[1]
+        splits = encode_splits(model, data)
+        dim = splits["test"].passage_ND.shape[1]
         scorer, curve = Scorer(feature, units, dim, seed), []
         if feature != "cosine":
-            curve = train_scorer(scorer, parts["train"], parts["dev"], seed=seed, **training)
-        return score(scorer, parts["test"]), {"dimensions": dim, "curve": curve}
+            curve = train_scorer(scorer, splits["train"], splits["dev"], seed=seed, **training)
+        return score(scorer, splits["test"]), {"dimensions": dim, "curve": curve}
 
     def score_tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
         net, history = fine_tune(data, backbone, config, seed=seed, folder=folder)
@@ -155,7 +155,7 @@ def bm25(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
 
 
 @lru_cache(maxsize=1)  # the vectors of one model and set are in memory at a time
-def encode_parts(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
+def encode_splits(encode: OpenedEncoder, data: PassageSet) -> dict[str, Split]:
     """Make train, dev and test with a model's vectors of questions, and of passages that are candidates."""
     candidates = [question.candidates for questions in data.splits.values() for question in questions]
     rows = np.unique(np.concatenate(candidates))
@@ -164,7 +164,7 @@ def encode_parts(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
     passages[rows] = vectors
     passage_ND = scale_rows(passages)
     return {
-        split: Part(questions, scale_rows(encode.encode([q.text.split() for q in questions])), passage_ND)
+        split: Split(questions, scale_rows(encode.encode([q.text.split() for q in questions])), passage_ND)
         for split, questions in data.splits.items()
     }
 

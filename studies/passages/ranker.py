@@ -114,8 +114,8 @@ class Scorer(nn.Module):
 
 
 @dataclass(frozen=True)
-class Part:
-    """The questions of a split with their vectors, scaled to length √D."""
+class Split:
+    """The questions of a split, with the vectors of questions and passages scaled to length √D."""
 
     questions: Sequence[Question]
     question_ND: Tensor
@@ -129,14 +129,14 @@ def scale_rows(vectors_ND: NDArray[np.floating]) -> Tensor:
     return torch.from_numpy((unit(vectors_ND) * vectors_ND.shape[1] ** 0.5).astype(np.float32))
 
 
-def score(scorer: nn.Module, part: Part) -> list[NDArray[np.float32]]:
+def score(scorer: nn.Module, split: Split) -> list[NDArray[np.float32]]:
     """Score every question's candidates, [K] each."""
-    counts = [len(question.candidates) for question in part.questions]
+    counts = [len(question.candidates) for question in split.questions]
     question_P = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
-    passage_P = torch.from_numpy(np.concatenate([question.candidates for question in part.questions]))
+    passage_P = torch.from_numpy(np.concatenate([question.candidates for question in split.questions]))
     batches = zip(question_P.split(SCORE_BATCH), passage_P.split(SCORE_BATCH), strict=True)
     with torch.inference_mode():
-        scores = [scorer(part.question_ND[rows], part.passage_ND[passages]) for rows, passages in batches]
+        scores = [scorer(split.question_ND[rows], split.passage_ND[passages]) for rows, passages in batches]
     return np.split(torch.cat(scores).numpy(), np.cumsum(counts)[:-1])
 
 
@@ -161,7 +161,14 @@ def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) ->
 
 
 def train_scorer(
-    scorer: nn.Module, train: Part, dev: Part, *, epochs: int, learning_rate: float, margin: float, seed: int
+    scorer: nn.Module,
+    train: Split,
+    dev: Split,
+    *,
+    epochs: int,
+    learning_rate: float,
+    margin: float,
+    seed: int,
 ) -> list[float]:
     """Train in place with AdamW, and keep the pass that is best on dev (the start counts as pass 0).
 
@@ -187,20 +194,20 @@ def train_scorer(
 
 
 def train_pass(
-    scorer: nn.Module, part: Part, pairs: NDArray[np.int64], margin: float, optimiser: torch.optim.Optimizer
+    scorer: nn.Module, split: Split, pairs: NDArray[np.int64], margin: float, adam: torch.optim.Optimizer
 ) -> None:
     """Train on all pairs once; see :func:`train_scorer`."""
     for pairs_B3 in torch.from_numpy(pairs).split(BATCH):
         question_B, right_B, wrong_B = pairs_B3.unbind(1)
-        u_BD = part.question_ND[question_B]
-        right_score_B = scorer(u_BD, part.passage_ND[right_B])
-        wrong_score_B = scorer(u_BD, part.passage_ND[wrong_B])
+        u_BD = split.question_ND[question_B]
+        right_score_B = scorer(u_BD, split.passage_ND[right_B])
+        wrong_score_B = scorer(u_BD, split.passage_ND[wrong_B])
         loss = ranking_loss(right_score_B, wrong_score_B, margin)
         if not torch.isfinite(loss):
             raise UserError(f"the ranking loss is {loss.item()}; lower --learning-rate")
-        optimiser.zero_grad(set_to_none=True)
+        adam.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
-        optimiser.step()
+        adam.step()
 
 
 class CrossRanker(nn.Module):

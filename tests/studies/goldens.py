@@ -23,7 +23,7 @@ from studies.multitask.run import read_all_tasks
 from studies.multitask.run import train_all as train_multitask_all
 from studies.passages import methods, ranker
 from studies.passages.__main__ import cli as passages
-from studies.passages.ranker import Part, Scorer, scale_rows, train_scorer
+from studies.passages.ranker import Scorer, Split, scale_rows, train_scorer
 from studies.runner import run_study
 from tests.fixtures.goldens import Section
 from tests.oracles.training import Recipe, ranker_weights
@@ -134,15 +134,15 @@ def passage_scores(folder: Path) -> dict[str, Any]:
     return figures
 
 
-def train_scorer_beside(scorer: Module, train_part: Part, dev: Part, **options: Any) -> list[float]:
+def train_scorer_beside(scorer: Module, train_split: Split, dev: Split, **options: Any) -> list[float]:
     """:func:`train_scorer`, whose weights are held against float64 after every step."""
-    weights_of_steps = iter(ranker_weights(scorer, train_part, **options))
+    weights_of_steps = iter(ranker_weights(scorer, train_split, **options))
 
     def compare(*_: Any) -> None:
         torch.testing.assert_close(dict(scorer.named_parameters()), next(weights_of_steps), rtol=0, atol=1e-8)
 
     hook = register_optimizer_step_post_hook(compare)
-    curve = train_scorer(scorer, train_part, dev, **options)
+    curve = train_scorer(scorer, train_split, dev, **options)
     hook.remove()
     assert next(weights_of_steps, None) is None
     return curve

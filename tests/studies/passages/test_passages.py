@@ -17,8 +17,8 @@ from studies.passages.config import PassagesConfig
 from studies.passages.methods import rank as passages
 from studies.passages.ranker import (
     METRICS,
-    Part,
     Scorer,
+    Split,
     draw_pairs,
     measure,
     scale_rows,
@@ -182,38 +182,38 @@ def test_features_equal_loops() -> None:
             assert mlp(a[None], b[None]).item() == pytest.approx(score.item())
 
 
-def random_part(questions: int, seed: int, dim: int = 16) -> Part:
+def random_split(questions: int, seed: int, dim: int = 16) -> Split:
     """Questions of six passages each, the first of them relevant."""
     generator = np.random.default_rng(seed)
     rows = [Question(str(i), "", np.arange(6 * i, 6 * i + 6), np.arange(6) == 0) for i in range(questions)]
     tables = [generator.normal(size=(count, dim)) for count in (questions, 6 * questions)]
-    return Part(rows, *map(scale_rows, tables))
+    return Split(rows, *map(scale_rows, tables))
 
 
 def test_pairs_are_of_one_question_and_all_relevant_ones_are_used() -> None:
-    part = random_part(7, 0)
-    pairs = draw_pairs(part.questions, np.random.default_rng(3))
+    split = random_split(7, 0)
+    pairs = draw_pairs(split.questions, np.random.default_rng(3))
     assert len(pairs) == 7 * 4 and len({tuple(p) for p in pairs.tolist()}) == len(pairs)
     for number, right, wrong in pairs:
-        q = part.questions[number]
+        q = split.questions[number]
         assert right == q.candidates[0] and wrong in q.candidates[1:]
 
 
 def test_scores_equal_single_ones_and_zero_vectors_stay_zero() -> None:
-    part = random_part(5, 1)
+    split = random_split(5, 1)
     net = Scorer("uv-diff-prod", 128, 16, 0).requires_grad_(False)
-    for number, scores in enumerate(score(net, part)):
-        rows = part.questions[number].candidates
-        single = [net(part.question_ND[number, None], part.passage_ND[row, None]).item() for row in rows]
+    for number, scores in enumerate(score(net, split)):
+        rows = split.questions[number].candidates
+        single = [net(split.question_ND[number, None], split.passage_ND[row, None]).item() for row in rows]
         assert scores.tolist() == pytest.approx(single, abs=1e-5)
     assert scale_rows(np.zeros((2, 3))).tolist() == [[0, 0, 0]] * 2
     assert scale_rows(np.ones((1, 4))).norm().item() == pytest.approx(2)
 
 
 def test_patience_ends_and_a_loss_that_is_not_finite_stops() -> None:
-    train, dev = random_part(30, 0), random_part(10, 1)
+    train, dev = random_split(30, 0), random_split(10, 1)
     options = {"epochs": 50, "learning_rate": 1e-9, "margin": 0.0, "seed": 0}
     assert len(train_scorer(Scorer("bilinear", None, 16, 0), train, dev, **options)) < 20
-    infinite = Part(train.questions, train.question_ND * math.inf, train.passage_ND)
+    infinite = Split(train.questions, train.question_ND * math.inf, train.passage_ND)
     with pytest.raises(UserError, match=r"lower --learning-rate"):
         train_scorer(Scorer("bilinear", None, 16, 0), infinite, dev, **options)
