@@ -27,7 +27,7 @@ from multiview.training.objective import (
 from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import cached_sentences
 from runtime.cli import Command, configuration
-from senteval_runner.protocol.features import unit
+from senteval_runner.protocol.features import unit_rows
 from senteval_runner.protocol.statistics import grouped_mean
 from tools.pair_sets import MINILM, minilm_vectors
 
@@ -46,7 +46,7 @@ def unit_meanings(model: str, trees: TreeCache) -> NDArray[np.floating]:
     """Return what cosines are taken of, [N, K] at length 1."""
     if model == MINILM:
         sentences = cached_sentences(trees, 0, len(trees))
-        return unit(minilm_vectors([" ".join(sentence.words) for sentence in sentences]))
+        return unit_rows(minilm_vectors([" ".join(sentence.words) for sentence in sentences]))
     encoder = MultiViewEncoder.load(model).with_options(structure=0)
     return encoder.encode(None, trees=trees, normalize_embeddings=True)
 

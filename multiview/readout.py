@@ -115,7 +115,7 @@ cli = Command(
     main,
     "multiview.readout",
     "Fit one vector made for cosine, from all views of a model.",
-    owns=written_folder,
+    folder_of=written_folder,
     kept_work="nothing was written",
     plugins=True,
 )

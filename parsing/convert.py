@@ -59,7 +59,7 @@ def main(config: Convert) -> None:
 
 
 DESCRIPTION = "Convert a checkpoint of a supar dependency parser (biaffine-dep over words and characters)."
-cli = Command(Convert, main, "parsing.convert", DESCRIPTION, owns=lambda config: config.output)
+cli = Command(Convert, main, "parsing.convert", DESCRIPTION, folder_of=lambda config: config.output)
 
 
 if __name__ == "__main__":

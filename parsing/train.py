@@ -94,7 +94,7 @@ def card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Ma
 
 
 DESCRIPTION = "Train a dependency parser, a constituency parser, or both over one sentence encoder."
-cli = Command(ParserTrainConfig, main, "parsing.train", DESCRIPTION, owns=lambda config: config.output)
+cli = Command(ParserTrainConfig, main, "parsing.train", DESCRIPTION, folder_of=lambda config: config.output)
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ class Command:
     """The words after ``python -m``, including the subcommand."""
     description: str
     """The first line of ``--help``."""
-    owns: Callable[[Any], Path | None] = lambda config: None
+    folder_of: Callable[[Any], Path | None] = lambda config: None
     """Returns the folder that a configuration writes to. One run at a time may own it; a dry run does not."""
     kept_work: str = "what was finished is kept; the same command resumes"
     """What survives Ctrl-C, as one clause of the message."""
@@ -220,7 +220,7 @@ class Command:
         try:
             config = self._parse(words)
             check(config)
-            folder = None if getattr(config, "dry_run", False) else self.owns(config)
+            folder = None if getattr(config, "dry_run", False) else self.folder_of(config)
             with contextlib.nullcontext() if folder is None else lock_folder(folder):
                 return int(self.main(config) or 0)
         except SystemExit as stop:  # --help (0) or a usage error (2)

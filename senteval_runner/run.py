@@ -150,7 +150,7 @@ cli = Command(
     main,
     "senteval_runner.run",
     (__doc__ or "").split("\n")[0],
-    owns=lambda config: config.folder,
+    folder_of=lambda config: config.folder,
     kept_work="finished tasks and encoded sentences are kept; the same command resumes",
     plugins=True,
 )

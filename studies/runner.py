@@ -205,7 +205,7 @@ def check_inputs(config: Any) -> None:
 
 
 def command(config: type[Any], study: Callable[[Any], int], module: str, docstring: str | None) -> Command:
-    """Make the command ``python -m MODULE`` of a study, which has presets and owns its output.
+    """Make the command ``python -m MODULE`` of a study, which has presets and an output folder.
 
     ``--help`` shows the first line of ``docstring``.
     """
@@ -220,7 +220,7 @@ def command(config: type[Any], study: Callable[[Any], int], module: str, docstri
         module,
         (docstring or "").split("\n")[0],
         defaults=lambda name: with_defaults(config, read_presets(config).get(name, {})),
-        owns=lambda options: options.output,
+        folder_of=lambda options: options.output,
         kept_work="finished cells and the last saved states are kept; the same command resumes",
         plugins=True,
     )

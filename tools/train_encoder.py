@@ -285,7 +285,7 @@ def main(config: TrainEncoderConfig) -> None:
 
 
 TITLE = "Train the sentence encoder of the package."
-cli = Command(TrainEncoderConfig, main, "tools.train_encoder", TITLE, owns=lambda config: config.output)
+cli = Command(TrainEncoderConfig, main, "tools.train_encoder", TITLE, folder_of=lambda config: config.output)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ cli = Command(
     main,
     "senteval_runner.demo",
     (__doc__ or "").split("\n")[0],
-    owns=lambda config: config.output,
+    folder_of=lambda config: config.output,
 )
 
 

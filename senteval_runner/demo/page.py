@@ -23,7 +23,7 @@ from runtime.files import read_json
 from runtime.training_loop import read_log
 from senteval_runner.evaluation_trees import EvaluationTrees, open_model
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.features import unit
+from senteval_runner.protocol.features import unit_rows
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, TableCell
 from senteval_runner.result_store import stored_results
@@ -196,7 +196,7 @@ def _nearest(specs: Mapping[str, str], trees: Path, cache: Path) -> Table:
         encoder = open_model(spec, cache=cache, trees=EvaluationTrees(folder=trees, tasks=[task]))
         vectors_ND = encoder.encode(tokens)
         deviation_D = np.maximum(vectors_ND.std(axis=0), 1e-8)
-        unit_ND = unit((vectors_ND - vectors_ND.mean(axis=0)) / deviation_D)
+        unit_ND = unit_rows((vectors_ND - vectors_ND.mean(axis=0)) / deviation_D)
         for row, query in zip(rows, queries, strict=True):
             cosine_N = unit_ND @ unit_ND[query]
             cosine_N[query] = -1
@@ -225,7 +225,7 @@ def _cosines_of_examples(trained: MultiViewEncoder, builtin: MultiViewEncoder) -
     }
     rows: list[list[TableCell]] = []
     for name, encoder in encoders.items():
-        vectors = unit(encoder.encode(EXAMPLES, show_progress_bar=False))
+        vectors = unit_rows(encoder.encode(EXAMPLES, show_progress_bar=False))
         rows.append([name, *(float(vectors[0] @ vectors[n]) for n in (1, 2))])
     columns = [f"“{EXAMPLES[1]}” (means the same)", f"“{EXAMPLES[2]}” (does not)"]
     return Table(["cosine with “" + EXAMPLES[0] + "”", *(Column(text, digits=3) for text in columns)], rows)

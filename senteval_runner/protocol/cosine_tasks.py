@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from corpora.senteval.structure import FILLINGS
 from runtime.statistics import area_under_curve
 from senteval_runner.protocol.correlation import Scores, average_precision, pearson, spearman
-from senteval_runner.protocol.features import Float, Int, unit
+from senteval_runner.protocol.features import Float, Int, unit_rows
 from senteval_runner.protocol.statistics import grouped_mean, interval, resample
 
 TIE = 1e-6
@@ -180,7 +180,7 @@ def neighbour_ranks(books: Mapping[str, Float]) -> dict[str, Int]:
     deviation_D = np.maximum(all_rows.std(axis=0), 1e-8)
     ranks: dict[str, Int] = {}
     for title, rows_ND in books.items():
-        unit_ND = unit((rows_ND - mean_D) / deviation_D)
+        unit_ND = unit_rows((rows_ND - mean_D) / deviation_D)
         cosine_NN = unit_ND @ unit_ND.T
         place_N = np.arange(len(cosine_NN))
         distance_NN = np.abs(place_N[:, None] - place_N[None, :])

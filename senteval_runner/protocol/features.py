@@ -26,7 +26,7 @@ def pair_blocks(u: Float, v: Float) -> tuple[Float, Float]:
     return np.abs(u - v), u * v
 
 
-def unit(vectors: NDArray[Number]) -> NDArray[Number]:
+def unit_rows(vectors: NDArray[Number]) -> NDArray[Number]:
     """Return the rows [n, d] scaled to length 1; zero rows stay zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit_vectors: NDArray[Number] = vectors / np.maximum(lengths, 1e-12)

@@ -29,7 +29,7 @@ from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest
 from senteval_runner.evaluation_trees import open_model
-from senteval_runner.protocol.features import unit
+from senteval_runner.protocol.features import unit_rows
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Page, Section, Table, TableCell
 from senteval_runner.towers.transformer import Tower
@@ -87,7 +87,7 @@ class FaqSet:
 def embed_set(data: FaqSet, encode: OpenedEncoder) -> dict[str, NDArray[np.floating]]:
     """Encode ``query`` [Q, D], ``question`` and ``answer`` [N, D] as unit vectors, once."""
     texts = {"query": data.queries, "question": data.questions, "answer": data.answers}
-    return {name: unit(encode.encode([text.split() for text in group])) for name, group in texts.items()}
+    return {name: unit_rows(encode.encode([text.split() for text in group])) for name, group in texts.items()}
 
 
 def read_faq(folder: Path) -> FaqSet:
@@ -179,7 +179,7 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
     texts = sorted({*queries, *entries})
     row_of = {text: row for row, text in enumerate(texts)}
     lengths = [len(text) for text in texts]
-    vectors = unit(in_batches(lengths, lambda rows: tower.embed([texts[row] for row in rows])))
+    vectors = unit_rows(in_batches(lengths, lambda rows: tower.embed([texts[row] for row in rows])))
     query_rows, entry_rows = ([row_of[text] for text in side] for side in (queries, entries))
     scores_QN: Scores = vectors[query_rows] @ vectors[entry_rows].T
     return scores_QN

@@ -28,7 +28,7 @@ from multiview.training.data import StepSource
 from runtime.training_state import Position, TrainingState
 from runtime.training_step import GradientDescent, StepMetrics
 from studies.finetune.examples import Examples, Stream
-from studies.passages.ranker import Part, draw_pairs
+from studies.passages.ranker import Split, draw_pairs
 from tests.oracles.objective import losses
 from tests.oracles.tree_lstm import reference
 
@@ -168,7 +168,7 @@ class ViewTraining:
 
 
 def ranker_weights(
-    scorer: nn.Module, part: Part, *, epochs: int, learning_rate: float, margin: float, seed: int
+    scorer: nn.Module, part: Split, *, epochs: int, learning_rate: float, margin: float, seed: int
 ) -> list[Weights]:
     """Return the weights after each step of a scorer: AdamW on max(0, margin − s(q, p⁺) + s(q, p⁻))."""
     net, generator, history = copy.deepcopy(scorer).double(), np.random.default_rng(seed), []

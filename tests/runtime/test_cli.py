@@ -131,8 +131,8 @@ def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture
             exit_codes.append(second(["--output", str(tmp_path)]))
             exit_codes.append(second(["--output", str(tmp_path), "--dry-run"]))
 
-    second = Command(Options, lambda config: None, "p", "d", owns=lambda config: config.output)
-    first = Command(Options, run_second, "p", "d", owns=lambda config: config.output)
+    second = Command(Options, lambda config: None, "p", "d", folder_of=lambda config: config.output)
+    first = Command(Options, run_second, "p", "d", folder_of=lambda config: config.output)
     assert first(["--output", str(tmp_path), "--dry-run"]) == 0
     assert leftover.exists()
     assert first(["--output", str(tmp_path)]) == 0
