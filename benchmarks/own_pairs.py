@@ -115,7 +115,7 @@ def numbers_of(
 
 
 def fit(config: OwnPairsConfig, data: Path, source: TextSource) -> None:
-    """Print what own pairs gain, and what they break."""
+    """Print the scores that judges fitted on one's own pairs gain, and the scores that they lose."""
     sides = read_sides(data)
     sets, trees_of_sides = read_sets(sides, data), parsed(texts_of(sides), KEEP)
     start, checks = Judge.load(source=source).weights, Checks.read(source)

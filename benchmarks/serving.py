@@ -74,7 +74,7 @@ def processor_seconds(pids: Sequence[int]) -> float:
 
 
 def memory_mb(server: Server) -> float:
-    """Return the memory of the server and its workers, what they share divided among them."""
+    """Return the memory of the server and its workers; pages that they share are counted once."""
     rollups = [
         Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in (server.process.pid, *server.workers())
     ]

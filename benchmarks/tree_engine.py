@@ -117,7 +117,7 @@ class RecordedProducts(TorchDispatchMode):
 
     @torch.no_grad()
     def repeat(self) -> None:
-        """Make the products again, and nothing else."""
+        """Compute the recorded products again, without the rest of the computation."""
         for product in self.products:
             product()
 

@@ -32,7 +32,7 @@ _WRAPPERS = frozenset({"", "TOP", "ROOT", "S1", "VROOT"})
 
 
 def read_brackets(path: Path, *, meter: ReadMeter | None = None) -> Iterator[Sentence]:
-    """Yield the trees of a file; raise UserError, with the line where it begins, for anything else."""
+    """Yield the trees of a file; anything else is a UserError that names the line where it begins."""
     depth = 0
     where = ""
     parts: list[str] = []

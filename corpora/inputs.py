@@ -280,7 +280,7 @@ def is_encodable(word: str) -> bool:
 
 
 def bad_row(path: Path, line: int, expected: str, value: str) -> UserError:
-    """Return the error for a row that does not hold what is expected."""
+    """Return the error for a row whose value is not the expected one."""
     return UserError(f"{path}:{line}: expected {expected}, found {value[:80]!r}")
 
 

@@ -169,7 +169,7 @@ def _spaces_after(words: Sequence[str], tags: Sequence[str], relations: Sequence
 
 
 def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
-    """Return the UPOS of each word: as its Penn tag says, if its relation allows that, else the usual one."""
+    """Return the UPOS of each word by its Penn tag or, where its relation excludes that, the usual one."""
     tags_of_words = []
     for word, tag, relation in zip(words, tags, strip_subtypes(relations), strict=True):
         upos = _UPOS_BY_TAG.get(tag, tag if tag in _UPOS_BY_TAG.values() else "X")

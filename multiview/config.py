@@ -265,7 +265,7 @@ class TrainConfig:
         return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
 
     def check(self) -> None:
-        """Refuse values that do not go together and a folder of something else, by a UserError."""
+        """Raise a UserError if values do not go together, or if the folder holds something else."""
         if Path(self.name).name != self.name or self.name == ".." or not self.name.isprintable():
             raise UserError(f"--name {self.name}: is no plain name; --output says where the model goes")
         if not self.dry_run:
@@ -374,5 +374,5 @@ def options_of(config: TrainConfig) -> dict[str, Any]:
 
 
 def decisive_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return those of :func:`options_of` that determine the weights, as text; a resumed run has the same."""
+    """Return as text the options that determine the weights; a run that resumes must have the same."""
     return {name: str(value) for name, value in options.items() if name not in OPTIONS_FREE_TO_CHANGE}

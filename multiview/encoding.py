@@ -145,7 +145,7 @@ def encode_here(
     texts: Sequence[str | Tokens] | None,
     options: EncodeOptions,
 ) -> Tensor:
-    """Return the vectors [n, width] of sentences, or of all those of a cache, in order, by this process."""
+    """Compute in this process the vectors [n, width] of sentences, or of a whole cache, in order."""
     batch_encoder, trees = batch_encoder_of(encoder, kind, views, options.truncate_dim), options.trees
     total = len(texts if texts is not None else trees or ())
     vectors = torch.zeros(total, batch_encoder.width, device=encoder.device, dtype=torch.float32)

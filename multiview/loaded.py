@@ -221,7 +221,7 @@ class LoadedModel:
         return self.network.words.expand(word_vectors)
 
     def save(self, folder: Path | str) -> None:
-        """Write the model as it is now, expanded words too; a folder of something else is a UserError."""
+        """Write the model as it is now, with expanded words; refuse a folder that holds something else."""
         folder = path_of(folder, "model")
         refuse_other_content(folder)
         with lock_folder(folder, option="folder"):

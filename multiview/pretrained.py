@@ -146,7 +146,7 @@ def _to_array(value: Any, subject: str) -> NDArray[Any]:
 
 @contextlib.contextmanager
 def report_in_one_line(message: str, advice: str = "") -> Iterator[None]:
-    """Turn what a library raises into a UserError: message, first line of its error in brackets, advice."""
+    """Turn a library's error into a UserError: message, first line of the error in brackets, advice."""
     try:
         yield
     except Exception as error:

@@ -78,6 +78,6 @@ def _write(path: Path, recipe: str, vectors_ND: NDArray[np.float32]) -> None:
 
 
 def _unit_rows(rows_ND: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Return vectors at length 1; those of length 0 stay."""
+    """Return vectors at length 1; zero vectors stay zero."""
     lengths_N1 = np.linalg.norm(rows_ND, axis=1, keepdims=True)
     return np.ascontiguousarray(rows_ND / np.where(lengths_N1 > 0, lengths_N1, 1), np.float32)

@@ -135,7 +135,7 @@ def train_one(config: TrainConfig, cache: TreeCache | None, distributed: Distrib
 
 
 def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
-    """Add the new words, once; record the time, draw the curves, and print what the run came to."""
+    """Add the new words, once; record the time, draw the curves, and print the result of the run."""
     from multiview.folder.files import TIME
     from multiview.model import MultiViewEncoder
 
@@ -174,7 +174,7 @@ def report_queries(queries: QuerySet, config: TrainConfig) -> None:
 
 
 def estimate_on_sample(config: TrainConfig, problems: str) -> None:
-    """Print what the paper's training would cost here: a sample of books is parsed, and trained on."""
+    """Print what the paper's training would cost here, by parsing and training on a sample of books."""
     from corpora.registry import open_corpus
     from multiview.training.trainer import Trainer
     from parsing.pipeline.driver import Worker, run_corpus

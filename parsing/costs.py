@@ -23,7 +23,7 @@ PAPER_SENTENCES = 40_000_000
 
 
 def paper_cost(workers: int) -> Estimate:
-    """Estimate what the paper's sentences would cost, from a sample of books and the builtin parsers."""
+    """Estimate what parsing the paper's sentences would cost, from a sample of books and builtin parsers."""
     from corpora.registry import open_corpus
     from parsing.text_parser import load
 

@@ -40,7 +40,7 @@ class ImportConfig:
 
 
 def main(config: ImportConfig) -> None:
-    """Import the treebank and print what is in the cache."""
+    """Import the treebank and describe the cache."""
     manifest = import_trees(config.output, conllu=config.conllu, ptb=config.ptb)
     print(config.output, manifest.describe(config.output), sep="\n")
 

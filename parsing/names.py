@@ -11,7 +11,7 @@ BUILTIN_FOLDERS = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for ki
 
 
 def absolute_name(spec: str) -> str:
-    """Return the same name for any working folder: what it names is loaded later, perhaps in another."""
+    """Return a parser's name that holds in any working folder: a path becomes absolute, other names stay."""
     return str(Path(spec).absolute()) if spec not in ("", "builtin") and os.path.exists(spec) else spec
 
 

@@ -165,7 +165,7 @@ def load(
     products: ProductKind | None = None,
     max_tokens: int = MAX_TOKENS,
 ) -> TextParser:
-    """Load parsers by name (:func:`load_parser`), or None for no such trees; longer sentences get none."""
+    """Load parsers by name (:func:`load_parser`). None leaves out its trees; longer sentences get none."""
     if dep is None and const is None:
         raise UserError("dep and const are both None: nothing to parse with")
     dependency = None if dep is None else load_parser("dep", dep, device, products)

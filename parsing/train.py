@@ -29,7 +29,7 @@ MODEL_DESCRIPTIONS = {
 
 
 def main(config: ParserTrainConfig) -> int:
-    """Train, write the model folders, log the dev scores of what was stored; return the exit code."""
+    """Train, write the model folders, log the dev scores of the stored weights; return the exit code."""
     from parsing.text_parser import load_parser
     from parsing.training.parsers import ParserTrainer
     from parsing.training.scores import read_gold, score_parser
@@ -75,7 +75,7 @@ def main(config: ParserTrainConfig) -> int:
 
 
 def card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Mapping[str, float]) -> str:
-    """Write a model card: what the model is, its data, its scores."""
+    """Return a model card: a description of the model, its data, its scores."""
     files = [
         f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
         for role, digests in data.items()

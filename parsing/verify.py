@@ -25,7 +25,7 @@ class VerifyConfig:
 
 
 def main(config: VerifyConfig) -> None:
-    """Open shard after shard, which checks it, and print what was checked."""
+    """Open each shard, which checks it, and print what was checked."""
     from runtime.progress import progress
 
     cache = TreeCache.open(config.cache, allow_partial=True)

@@ -117,7 +117,7 @@ def config_from_json(config_type: type[Config], values: object, *, where: Path |
 
 
 def _complaint(error: Any) -> tuple[str, Any, str]:
-    """Return the first of pydantic's complaints: the path to a value, the value, and what it must be."""
+    """Return pydantic's first complaint: the path to a value, the value, and its allowed range."""
     complaint = error.errors(include_url=False)[0]
     path = [str(part) for part in complaint["loc"] if not str(part).startswith("constrained-")]
     if complaint["type"] == "unexpected_keyword_argument":
@@ -316,7 +316,7 @@ def _named_path(words: Sequence[str]) -> Path:
 
 
 def with_defaults(config: type[Config], values: Mapping[str, Any]) -> Config:
-    """Return a configuration of values and defaults; what has neither must be on the command line."""
+    """Return a configuration of values and defaults; an option with neither must be on the command line."""
     import tyro
 
     required_options = {

@@ -150,7 +150,7 @@ def _file_digest(path: str) -> str:
 
 
 def _code_folders(function: Any) -> list[Path]:
-    """List the folders of code: that of NUMBA_CACHE_DIR, else beside the source and in the user's cache."""
+    """List the folders of code: NUMBA_CACHE_DIR, else one beside the source and one in the user's cache."""
     source = Path(function.__code__.co_filename)
     name = _CacheLocator.get_suitable_cache_subpath(str(source))
     if config.CACHE_DIR:

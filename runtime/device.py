@@ -324,7 +324,7 @@ class Products:
         return (slice(start, start + step) for start in range(0, len(a), step))
 
     def product(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return ``a @ b`` by oneDNN, or else by torch with both operands cast, whatever their sizes."""
+        """Return ``a @ b`` of any sizes, by oneDNN, else by torch with both operands cast."""
         if self.onednn:
             result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
             return result

@@ -60,7 +60,7 @@ def check_count(value: object, subject: str) -> int:
 
 
 def did_you_mean(name: str, known_names: Iterable[str]) -> str:
-    """Return ``did you mean dep? `` if a known name is close to the one that was typed, else nothing."""
+    """Return ``did you mean dep? `` if a known name is close to the given one, else an empty string."""
     from difflib import get_close_matches
 
     names_by_lower_case = {known_name.lower(): known_name for known_name in known_names}

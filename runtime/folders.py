@@ -38,7 +38,7 @@ def model_card(name: str, *paragraphs: str) -> str:
 
 
 def refuse_others(folder: Path, *keys: str) -> None:
-    """Refuse to write a config.json where there is one of another kind, without any of these keys."""
+    """Refuse a folder whose config.json is of another kind: it has none of these keys."""
     path = current_folder(folder) / "config.json"
     record = read_json(path) if path.is_file() else dict.fromkeys(keys)
     if not (isinstance(record, dict) and record.keys() & set(keys)):

@@ -83,7 +83,7 @@ def _done(record_path: Path, source: Mapping[str, Any], partial: Path) -> tuple[
 
 
 def check_room(path: Path, size: int) -> None:
-    """Refuse to write so many bytes where the disk has less room."""
+    """Raise a UserError if the disk has no room for so many bytes."""
     free = shutil.disk_usage(path.parent).free
     if free < size:
         raise UserError(f"{path}: needs {size / 1e9:.1f} GB of disk, and {free / 1e9:.1f} are free there")

@@ -29,7 +29,7 @@ atexit.register(gc.freeze)
 
 @contextlib.contextmanager
 def pause_collector() -> Iterator[None]:
-    """Keep Python from collecting garbage now, and later from looking at what was made now."""
+    """Pause garbage collection; objects made meanwhile are never looked at later, either."""
     # Imports and weights make a million objects that all stay.
     was_enabled = gc.isenabled()
     gc.disable()
@@ -44,7 +44,7 @@ def pause_collector() -> Iterator[None]:
 
 
 def state_without(instance: object, *names: str) -> dict[str, object]:
-    """Return the attributes that a copy takes along: all but these, which are computed again when used."""
+    """Return the attributes of a copy: all but the named ones, which are computed again when used."""
     return {name: value for name, value in vars(instance).items() if name not in names}
 
 
@@ -127,7 +127,7 @@ def open_streams() -> None:
 
 
 def flush_streams() -> None:
-    """Flush both streams; drop what a full or closed one does not take, so that the exit code stays."""
+    """Flush both streams. Output that a full or closed stream refuses is dropped; the exit code stays."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

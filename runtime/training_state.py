@@ -82,7 +82,7 @@ class Optimiser(Protocol):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is stored of a run: weights, what else the next update reads, JSON values."""
+    """The stored state of a run: weights, other tensors that the next update reads, and JSON values."""
 
     weights: dict[str, Tensor]
     optimiser: dict[str, Tensor]
@@ -163,7 +163,7 @@ class TrainingState:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Become what a checkpoint holds."""
+        """Restore the state of a checkpoint."""
         self.position.restore(checkpoint.record["position"])
         load_parameters(self.module, checkpoint.weights)
         self.optimiser.load(checkpoint.optimiser)

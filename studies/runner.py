@@ -95,7 +95,7 @@ class StudyRun:
         """The figures of every cell so far, with its name."""
 
     def attempt(self, name: str, function: Callable[[], Resource]) -> Resource | None:
-        """Call a function; if it raises a UserError, note what is left out, and return None."""
+        """Call a function; if it raises a UserError, note the name as left out and return None."""
         try:
             return function()
         except UserError as error:
@@ -181,7 +181,7 @@ def run_study(config: Any, study: Callable[[Any, StudyRun], Page]) -> int:
 
 
 def check_inputs(config: Any) -> None:
-    """Refuse a study of which no model or no set can be read, before anything heavy is imported.
+    """Refuse a study if no model or no data set of it can be read, before anything heavy is imported.
 
     Raises UserError: options that the preset requires are missing; none of the models, or none of the files
     of an option, is there.

@@ -40,7 +40,7 @@ _OPENING_TOKEN = re.compile(r"[\"'“‘(\[*—-]|--+|[.!?:;]+")
 
 @dataclass(frozen=True)
 class Book:
-    """One book, of which the corpus has a part."""
+    """A part of one book, as the corpus has it."""
 
     split: str
     author: str

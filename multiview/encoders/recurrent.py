@@ -54,7 +54,7 @@ class TreeLSTM(ViewEncoder):
     """The native engine."""
 
     def _initialise(self, forget_gates: int) -> None:
-        """Draw each gate matrix by Xavier's rule; biases are 0, those of ``forget_gates`` ``forget_bias``."""
+        """Draw each gate matrix by Xavier's rule. Biases are 0, but ``forget_bias`` at ``forget_gates``."""
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
                 columns = self.word_dim if name in ("input_weight", "parent_weight") else self.dim

@@ -179,7 +179,7 @@ def view_class(name: str) -> type[ViewEncoder]:
 
 
 def trained_views(views: Sequence[str]) -> list[str]:
-    """Return those of these views that have weights."""
+    """Return the views that have weights."""
     return [view for view in views if not view_class(view).weightless]
 
 
@@ -190,7 +190,7 @@ def table_indices(views: Sequence[str]) -> list[int]:
 
 
 def plugin_modules(views: Collection[str]) -> list[str]:
-    """Return the modules of other packages that define these views, without those that entry points find."""
+    """Return the modules of other packages that define these views and that no entry point names."""
     known_views = {*_MODULE_OF_VIEW, *_entries_by_view()}
     return sorted({view_class(view).__module__ for view in views if view not in known_views})
 
@@ -299,7 +299,7 @@ class ViewStack(nn.Module):
 
     @torch.no_grad()
     def measure(self, batches: Iterable[Batch], origin: str) -> None:
-        """Take mean and deviation of each number from parsed sentences; what is left out stays out."""
+        """Measure mean and deviation of each number on parsed sentences; left-out numbers stay left out."""
         self.scale = Scale.measure(map(self.vectors, batches), origin, previous=self.scale)
 
     def scale_of(self, positions: Sequence[int]) -> Scale:

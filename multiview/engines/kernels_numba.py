@@ -121,7 +121,7 @@ def _add_scaled(to, scale, row):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _put_scaled(to, scale, row, accumulate):  # type: ignore[no-untyped-def]
-    """Write the scaled row, or add it to what is there."""
+    """Write the scaled row to ``to`` or, with ``accumulate``, add it."""
     if accumulate:
         _add_scaled(to, scale, row)
     else:

@@ -148,7 +148,7 @@ def plan_words(batch: Batch) -> Plan:
 
 
 def plan_const(batch: Batch) -> TreePlan:
-    """Schedule the batch's constituency trees; what is no binary tree is a ValueError."""
+    """Schedule the batch's constituency trees; raise ValueError if one is no binary tree."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths, sentence_B = np.diff(offsets), np.arange(len(offsets) - 1)
     tokens = int(offsets[-1])
@@ -195,7 +195,7 @@ def _check_binary(child_I2: IntArray, root_B: IntArray, height_N: IntArray, sent
 
 
 def plan_dep(batch: Batch) -> TreePlan:
-    """Schedule the batch's dependency trees; what is no tree with one root is a ValueError."""
+    """Schedule the batch's dependency trees; raise ValueError if one is no tree with one root."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths, tokens = np.diff(offsets), int(offsets[-1])
     sentence_T, token_T = np.repeat(np.arange(len(lengths)), lengths), np.arange(tokens)

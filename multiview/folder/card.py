@@ -65,7 +65,7 @@ class Card:
         self.next_else = self.next_if_nothing_learned or self.next_if_ahead
 
     def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
-        """Say what training gained on the validation set, and one command to go on with, each with a label.
+        """Say what training gained on the validation set, and which command to try next, each with a label.
 
         ``start`` are the metrics before the first step, ``best`` those of the weights that are kept.
         """
@@ -103,7 +103,7 @@ class Card:
         return [*lines.items(), ("next", advice or self.next_else)]
 
     def includes_words(self, scores: Mapping[str, float]) -> bool:
-        """Tell whether the mean of its words is one more view: by ``--beside``, else by what finds more."""
+        """Tell whether the mean of words becomes a view: by ``--beside``, else if it finds more."""
         if self.has_bag:
             return False
         if self.beside:
@@ -166,7 +166,7 @@ class StartCard:
         return False
 
     def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
-        """Say what going on gained on what was held out, and a command to go on with, each with a label.
+        """Say what training gained on the held-out data, and which command to try next, each with a label.
 
         ``start`` are the metrics before the first step, ``best`` those of the weights that are kept.
         """

@@ -130,7 +130,7 @@ class SentenceReader:
                 parser.to(device)
 
     def parser_spec(self, kind: str) -> str:
-        """Name the parser to load for an annotation: the given one, else the builtin or recorded one."""
+        """Return the name of the parser to load for a kind of trees: given, builtin or recorded."""
         name = self._recorded_name(kind)
         if self.specs.get(kind):
             return self.specs[kind]
@@ -265,7 +265,7 @@ class TextSource:
 
     @classmethod
     def of(cls, model: Any, caller: str = "", device: str | None = None) -> Self:
-        """Return those of a :class:`~multiview.model.MultiViewEncoder`, or of ``builtin`` for None.
+        """Return the source of a :class:`~multiview.model.MultiViewEncoder`, or of ``builtin`` for None.
 
         Another object is a UserError.
         """
@@ -280,7 +280,7 @@ class TextSource:
     def load(
         cls, folder: Path | str, device: str | torch.device | None = None, structure_size: int | None = None
     ) -> Self:
-        """Load those of a model folder, or of ``builtin``, by default onto a GPU if there is one."""
+        """Load the source of a model folder, or of ``builtin``, by default onto a GPU if there is one."""
         path, target = model_folder(folder), pick_device(device)
         with pause_collector():
             record = model_record(path)

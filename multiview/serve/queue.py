@@ -196,7 +196,7 @@ class WorkQueue:
         return True
 
     async def _next_jobs(self) -> list[QueuedRequest]:
-        """Wait for a job; take with it those of its function that wait, up to ``max_batch`` items.
+        """Wait for a request, and take others for the same function with it, up to ``max_batch`` items.
 
         No worker takes more than its share of what waits, so that the others have work as well.
         """
@@ -218,7 +218,7 @@ class WorkQueue:
             return jobs
 
     async def _put_back(self, jobs: Sequence[QueuedRequest]) -> None:
-        """Queue jobs again whose process died, alone and first; what has killed too many fails."""
+        """Queue requests whose process died again, first; one that has killed too many processes fails."""
         async with self.arrival:
             for job in reversed(jobs):
                 job.attempts += 1

@@ -53,7 +53,7 @@ class JudgeRequest(RequestBody):
 
 
 class CompareRequest(RequestBody):
-    """``POST /compare``, of which the page is made."""
+    """``POST /compare``, which the page for people calls."""
 
     a: Text
     b: Text

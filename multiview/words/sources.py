@@ -72,7 +72,7 @@ class WordSource:
 
     @classmethod
     def of(cls, config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Self:
-        """Return that of a configuration."""
+        """Return the word source of a configuration."""
         return cls(
             trees=trees,
             spec=config.vectors,
@@ -95,7 +95,7 @@ class WordSource:
         return load_word_vectors(self.spec, self.cache, self.max_words)
 
     def new_words(self) -> WordVectors | None:
-        """Open the vectors that expand trained words: those of a file's ``--table.expand`` first, if any.
+        """Open the vectors that expand trained words, the first ``--table.expand`` of a file, if any.
 
         ``distil:`` encodes as many of the corpus's words, with the rare ones that training leaves out.
         """

@@ -140,7 +140,7 @@ class WordsRecord:
 
 @dataclass(frozen=True)
 class PackedVectors:
-    """Fixed vectors of 4 bits, of which the rows that are read become float32: all of them take 0.1 s."""
+    """Fixed vectors of 4 bits a number. Only rows that are read become float32; all of them take 0.1 s."""
 
     pairs: NDArray[np.uint8]
     """[W, E / 2], two numbers plus 8, the first in the lower half."""
@@ -164,7 +164,7 @@ FixedVectors = Float | PackedVectors
 def _without_words(
     table_rows: NDArray[np.integer], start: int, count: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return which rows are of ``count`` words from ``start`` on, and rows [U] in a table without these."""
+    """Tell which rows are the ``count`` words from ``start`` on; return rows [U] in a table without these."""
     is_left_out = (table_rows >= start) & (table_rows < start + count)
     other_rows = np.where(table_rows < start, table_rows, table_rows - count)
     return is_left_out, np.where(is_left_out, UNKNOWN_ROW, other_rows).astype(np.int64)

@@ -136,7 +136,7 @@ def load_model_folder(path: Path, kind: str) -> ModelFolder:
 
 
 class DeviceParser:
-    """A parser whose batches run on a device: that of its network until :meth:`to` moves it.
+    """A parser whose batches run on a device, which is its network's until :meth:`to` moves it.
 
     A batch has at most ``positions`` positions, padding included. On a CPU it is finished before the next one
     begins. On a GPU several are in flight: each round begins a batch, then moves the older ones on by a stage

@@ -51,7 +51,7 @@ class Packing:
 
     @classmethod
     def of(cls, lengths_B: Tensor, positions: int) -> Packing:
-        """Order a batch of T positions; its sentences have these lengths, each at least 1, on the host."""
+        """Order a batch of T positions, given the lengths of its sentences, each at least 1, on the host."""
         lengths = lengths_B.numpy()
         longest_first = np.argsort(-lengths, kind="stable")
         is_word = np.arange(lengths.max())[:, None] < lengths[longest_first]

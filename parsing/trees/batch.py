@@ -110,7 +110,7 @@ class WordIds(Protocol):
     """Names this mapping alone; the ids of a shard's types are kept under it."""
 
     def lookup(self, types: list[str]) -> Int32:
-        """Return the id of each type, that of the unknown word where it has none: int32 [len(types)]."""
+        """Return the id of each type, or of the unknown word if it has none: int32 [len(types)]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -267,7 +267,7 @@ def _resolve_auxiliary(tree, auxiliary):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _find_comparison(tree, standard):  # type: ignore[no-untyped-def]
-    """Find what is compared with a standard, and which of the two has more.
+    """Find the word that is compared with a standard, and which of the two has more.
 
     Example: he:3:nsubj is:3:cop older:0:root than:5:case she:3:obl -> than:he:she
     Example: he:2:nsubj runs:0:root faster:2:advmod than:5:case she:3:obl -> than:he:she

@@ -140,7 +140,7 @@ def _referent(tree, token):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _add_clause(tree, with_negation, arcs, predicate, first_subject):  # type: ignore[no-untyped-def]
-    """Append the arcs of ``CLAUSE_RULES`` for each subject, and that of a gap.
+    """Append the arcs of ``CLAUSE_RULES`` for each subject, and the arc of a gap.
 
     A negated predicate without a subject is negated by itself.
 
@@ -171,7 +171,7 @@ def _apply_clause_rules(tree, with_negation, arcs, facts, predicate, subject):  
 
 @compiled_part
 def _clause_facts(tree, predicate):  # type: ignore[no-untyped-def]
-    """Collect what is true of a clause that has a subject, as bits of :mod:`parsing.trees.role_rules`."""
+    """Collect the facts of a clause that has a subject, as bits of :mod:`parsing.trees.role_rules`."""
     facts = 0
     kinds, standard = tree[predicate].child_kinds, tree[predicate].standard
     subject = child_of(tree, predicate, KIND.SUBJECT)

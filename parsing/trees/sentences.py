@@ -180,7 +180,7 @@ def dependency_text(
 
 
 def _indentation(indent: str, depth: int) -> str:
-    """Return the indentation, which begins anew, with the depth, every so many levels.
+    """Return the indentation. Every :data:`LEVELS` levels it begins anew and states the depth.
 
     Otherwise a drawing would grow with the square of the depth: 15 GB for a chain of 100,000 words.
     """

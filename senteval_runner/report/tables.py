@@ -96,7 +96,7 @@ class ModelScores:
 
 
 def factor_of(metric: str) -> int:
-    """Return what a metric is multiplied by for tables: correlations are fractions, the others per cent."""
+    """Return the factor of a metric in tables: correlations are fractions, the others per cent."""
     return 100 if "pearson" in metric or "spearman" in metric else 1
 
 
@@ -117,7 +117,7 @@ def similarity_columns() -> dict[str, tuple[str, str, float]]:
 
 
 def further_columns() -> dict[str, tuple[str, str, float]]:
-    """Return the columns of these tasks' headlines, but of those that are in the paper's table."""
+    """Return the columns of the main metrics of tasks that are not in the paper's table."""
     tasks_of_paper = {task for task, *_ in PAPER_COLUMNS.values()}
     columns = {}
     for task in (TASKS[name] for name in tasks_in("sts") if name not in tasks_of_paper):
@@ -185,7 +185,7 @@ def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
 
 
 def columns_of_mean(metrics: Iterable[TaskMetrics]) -> list[str]:
-    """Return the similarity columns to average: those of every set that a model was scored on."""
+    """Return the similarity columns to average, one for every set that a model was scored on."""
     columns = similarity_columns()
     rows = [_row(columns, scores) for scores in metrics]
     return [column for column in columns if any(column in row for row in rows)]

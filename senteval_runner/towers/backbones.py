@@ -124,7 +124,7 @@ class Backbone:
         return self.name
 
     def label_of(self, output: Output) -> str:
-        """Return which vectors these are; there is one kind."""
+        """Return an empty label, since there is only one kind of vectors."""
         return ""
 
     def key(self, output: Output = "encode") -> str:

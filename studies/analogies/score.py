@@ -148,7 +148,7 @@ def score(config: AnalogiesConfig, run: StudyRun) -> Page:
 
 
 def _table(fractions: Mapping[str, Mapping[str, float | None]], published: str = "") -> Table:
-    """Make a row of percentages per model, above those of a paper's table; without one, by category."""
+    """Make a row of percentages for each model, above a paper's rows; without a paper, by category."""
     paper_rows = read_published(Path(__file__).with_name(published)) if published else {}
     names = next(iter(paper_rows.values())) if published else CATEGORIES
     rows = {

@@ -103,7 +103,7 @@ def difference(scores: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
 
 
 def likeness(scores: pd.DataFrame) -> pd.DataFrame:
-    """Compare the profiles over tasks of layers (rows) with those of encoders taken whole (columns).
+    """Correlate the scores over tasks of layers (rows) and of whole encoders (columns).
 
     The measure is Pearson's r of percentages of each task's best, over three tasks or more.
     """

@@ -91,7 +91,7 @@ OUTPUTS: dict[TaskName, int] = {"sst": 5, "quora": 1, "sts": 1, "nli": 3}
 
 
 def new_head(stage: Stage, dim: int, seed: int) -> Head:
-    """Make the head of a stage; that of sts learns gold scores / 5, as cosine or probability of "similar"."""
+    """Make the head of a stage. For sts it learns gold scores / 5, as cosine or probability of "similar"."""
     features: Features = "uv-diff-prod" if stage.product else "uv-diff"
     if stage.task == "sst" or stage.pooling is None:
         features = "one"
@@ -250,7 +250,7 @@ def best(dev: Mapping[str, Figures]) -> list[str]:
 
 
 def _table(label: str, figures: Mapping[str, Figures], paper_rows: Mapping[str, Figures]) -> Table:
-    """Put our rows in a table, and those of the paper below that have a name of ours."""
+    """Put our rows in a table, and below them the paper's rows of the same names."""
     own_rows: dict[str, dict[str, TableCell]] = {}
     quoted_rows: dict[str, dict[str, TableCell]] = {}
     for name, scores in figures.items():

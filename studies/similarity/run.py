@@ -104,7 +104,7 @@ def score(config: SimilarityConfig, run: StudyRun) -> Page:
 
 
 def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[SimilaritySet]:
-    """Read the sets that the options name; ``tasks`` are those of SentEval that are there."""
+    """Read the sets that the options name; ``tasks`` are the SentEval tasks whose files are there."""
     if config.words is not None:
         word_sets = list(filter(None, [find_set(name, config.words) for name in SETS]))
         if not word_sets:

@@ -63,7 +63,7 @@ def score(
 
 
 def check_systems(config: ViewsConfig, systems: Sequence[System], task: str) -> None:
-    """Train each pair of views that is not trained for one step, and score it on a task, else a UserError."""
+    """Try each pair of views that is not trained yet: one step, scored on a task; a fault is a UserError."""
     models = config.output / "models"
     first = {(each.name, each.words): each for each in reversed(systems) if each.is_trained}
     new = [each for each in first.values() if not (models / each.label).exists()]

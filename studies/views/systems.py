@@ -106,7 +106,7 @@ def all_systems(config: ViewsConfig) -> list[System]:
 
 
 def training(config: ViewsConfig, system: System, *, steps: int = 0) -> TrainConfig:
-    """Choose how a system is trained, from new weights; with ``steps`` for so many, to see that it works."""
+    """Return the options of a system's training from new weights; with ``steps`` it is a short trial."""
     base = replace(preset(config.preset), start=NO_START)
     objective = base.objective
     if system.name == QUICKTHOUGHT:
