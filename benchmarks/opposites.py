@@ -1,6 +1,6 @@
 """Score opposites and exchanged words: by the structure vector, shares of it, and the judge of pairs.
 
-    python -m benchmarks.opposites [--part development|scored] [--hans FILE] [--rows N] [--keep FOLDER]
+    python -m benchmarks.opposites [--part development|scored] [--hans FILE] [--rows N] [--cache FOLDER]
 
 The judges were fitted on the rows of the part ``development``; the scored ones share no sentence and no pair
 of antonyms with them (:mod:`tools.judge_rows`). Of every set, and for every encoder, at most ``--rows`` pairs
@@ -40,7 +40,7 @@ from senteval_runner.protocol.correlation import spearman
 from senteval_runner.protocol.cosine_tasks import nearer, nearest
 from senteval_runner.protocol.statistics import grouped_mean, interval, resample_score
 from tools import data_folder
-from tools.fit_judge import KEEP
+from tools.fit_judge import CACHE
 from tools.judge_rows import CAPTIONS, Sides, differing_words, parsed, read_sides
 from tools.judge_rows import texts_of as texts_of_sides
 from tools.pair_sets import MINILM, PairSet, Values, cosines_by, find_peer, has_minilm, texts_of
@@ -176,7 +176,7 @@ class OppositesConfig:
     """HANS's heuristics_evaluation_set.txt, of which all rows of lexical overlap are read."""
     rows: Count = 1000
     """Pairs of each set at most, in whole rows."""
-    keep: Path = KEEP
+    cache: Path = CACHE
     """Folder where trees, and MiniLM's vectors, are kept."""
 
 
@@ -228,10 +228,10 @@ def main(options: OppositesConfig) -> None:
     data = data_folder()
     sides = read_sides(data)
     complete_sets = read_sets(sides, data, options.hans, is_scored=options.part == "scored")
-    trees = parsed(texts_of_sides(sides), options.keep)
+    trees = parsed(texts_of_sides(sides), options.cache)
     sets = {name: first_pairs(pair_set, options.rows) for name, pair_set in complete_sets.items()}
     print({name: (len(pair_set.texts), sides.dropped.get(name, 0)) for name, pair_set in sets.items()})
-    vectors, scorers = read_values(sets, trees, options.keep)
+    vectors, scorers = read_values(sets, trees, options.cache)
     others = [name for name in ACCEPTANCE_SETS if name in sets]
     tables: dict[str, dict[str, dict[str, Percentage]]] = {"vector": {}, "area under ROC": {}}
     for name, values in vectors.items():

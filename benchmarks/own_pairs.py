@@ -37,7 +37,7 @@ from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, configuration
 from runtime.statistics import area_under_curve
 from tools import data_folder
-from tools.fit_judge import KEEP
+from tools.fit_judge import CACHE
 from tools.judge_rows import PAWS_ROWS, Sides, parsed, read_sides, sentences_of, texts_of
 from tools.pair_sets import has_minilm, minilm_vectors
 
@@ -109,7 +109,7 @@ def numbers_of(
     pairs: Sequence[Pair], source: TextSource, trees: TreeCache | None = None
 ) -> tuple[Any, Floats, Floats]:
     """Return facts and numbers [n, F] of pairs, whose trees are kept, and 1 for those that say the same."""
-    trees = trees or parsed(sorted({text for pair in pairs for text in pair[1:]}), KEEP)
+    trees = trees or parsed(sorted({text for pair in pairs for text in pair[1:]}), CACHE)
     facts, numbers_nF = read_numbers([pair[1:] for pair in pairs], source, trees=trees)
     return facts, numbers_nF, np.array([float(pair.is_same) for pair in pairs])
 
@@ -117,7 +117,7 @@ def numbers_of(
 def fit(config: OwnPairsConfig, data: Path, source: TextSource) -> None:
     """Print the scores that judges fitted on one's own pairs gain, and the scores that they lose."""
     sides = read_sides(data)
-    sets, trees_of_sides = read_sets(sides, data), parsed(texts_of(sides), KEEP)
+    sets, trees_of_sides = read_sets(sides, data), parsed(texts_of(sides), CACHE)
     start, checks = Judge.load(source=source).weights, Checks.read(source)
     cells: dict[str, dict[str, str]] = {}
     for name in config.sets:
@@ -176,7 +176,7 @@ def cache(data: Path, source: TextSource) -> None:
         vectors = encode(list(odd))
         for title, chosen in (("cache", (1, is_stored)), ("duplicates", (NEIGHBOURS, None))):
             pairs, cosine_n = near_pairs(odd, vectors, *chosen)
-            facts, numbers_nF, same_n = numbers_of(pairs, source, parsed(sorted(odd), KEEP))
+            facts, numbers_nF, same_n = numbers_of(pairs, source, parsed(sorted(odd), CACHE))
             cells, texts = tables[title], [pair[1:] for pair in pairs]
             cells[f"cosine of {name}: {same_n.sum():,.0f} of {len(pairs):,}"] = false_hits(cosine_n, same_n)
             for judge, weights in judges.items():

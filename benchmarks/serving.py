@@ -170,7 +170,7 @@ def main(config: ServingConfig) -> None:
     """Print each measurement, and all as a line of JSON."""
     results: dict[str, Any] = {"load": round(os.getloadavg()[0], 1)}
 
-    def keep(title: str, result: Result) -> Result:
+    def record(title: str, result: Result) -> Result:
         results[title] = result
         print(f"{title:16} {result}", flush=True)
         return result
@@ -178,17 +178,17 @@ def main(config: ServingConfig) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with running(folder, "--workers", "1", "--timeout", "600") as server:
-            keep("one sentence", latency(server))
-            one = keep("one worker", throughput(server, config.sentences))
-            keep("1,000 at once", burst(server))
-            keep("hang-ups", hang_up(server))
-            keep("memory", memory(server, config.requests))
-            keep("a killed worker", kill(server))
+            record("one sentence", latency(server))
+            one = record("one worker", throughput(server, config.sentences))
+            record("1,000 at once", burst(server))
+            record("hang-ups", hang_up(server))
+            record("memory", memory(server, config.requests))
+            record("a killed worker", kill(server))
         with running(folder, "--workers", "2", "--timeout", "600") as server:
-            two = keep("two workers", throughput(server, config.sentences))
+            two = record("two workers", throughput(server, config.sentences))
     by_clock = round(one["clock_ms"] / two["clock_ms"], 2)
     by_processor = round(2 * one["workers_ms"] / two["workers_ms"], 2)
-    keep("two : one", {"clock": by_clock, "processor": by_processor})
+    record("two : one", {"clock": by_clock, "processor": by_processor})
     print(json.dumps(results))
 
 

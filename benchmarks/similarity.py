@@ -1,6 +1,6 @@
 """Score the judge's similarity: beside cosines, without some of its numbers, and beside people's scale.
 
-    python -m benchmarks.similarity [--scored] [--hans FILE] [--keep FOLDER]
+    python -m benchmarks.similarity [--scored] [--hans FILE] [--cache FOLDER]
 
 Both weights of :mod:`tools.fit_similarity` are fitted anew, also without groups of numbers. Spearman's
 correlation times 100 with people's ratings; of pairs that say the same or not the area under the ROC curve;
@@ -27,11 +27,11 @@ from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.statistics import interval, resample_score
 from tools import data_folder
 from tools.fit_similarity import (
-    KEEP,
+    CACHE,
     RATED,
     STRENGTHS,
+    cached,
     fit,
-    kept,
     numbers_of,
     rated_pairs,
     read_graded,
@@ -60,7 +60,7 @@ class SimilarityConfig:
     """Take the rows that nothing was chosen on."""
     hans: Path | None = None
     """HANS's heuristics_evaluation_set.txt, or what its authors' generator wrote."""
-    keep: Path = KEEP
+    cache: Path = CACHE
     """The folder of numbers that were computed before."""
 
 
@@ -141,10 +141,10 @@ def print_scale(sets: dict[str, PairSet], values: dict[str, dict[str, Floats]]) 
 def main(options: SimilarityConfig) -> None:
     """Print both tables."""
     data, source = data_folder(), TextSource.load("builtin", "cpu")
-    graded = read_graded(data, options.keep, source)
+    graded = read_graded(data, options.cache, source)
     sets = read_sets(data, options.hans, is_scored=options.scored)
     numbers = {
-        name: kept("numbers", pairs.texts, options.keep, lambda texts: numbers_of(texts, source))
+        name: cached("numbers", pairs.texts, options.cache, lambda texts: numbers_of(texts, source))
         for name, pairs in sets.items()
     }
     values: dict[str, dict[str, Floats]] = {

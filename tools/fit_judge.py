@@ -1,9 +1,9 @@
 """Fit the judges in the package (:mod:`multiview.judge`) and write their files.
 
-    python -m tools.fit_judge FOLDER [KEEP]
+    python -m tools.fit_judge FOLDER [CACHE]
 
 This writes pairs.json, whose data may be used in production, and pairs-with-mrpc.json, for research, to
-FOLDER. The rows are those of :mod:`tools.judge_rows`. KEEP, by default runs/judge, keeps the trees.
+FOLDER. The rows are those of :mod:`tools.judge_rows`. CACHE, by default runs/judge, keeps the trees.
 MULTIVIEW_DATA is the folder of the real data.
 """
 
@@ -23,7 +23,7 @@ SHARES = {"PAWS": 3.5, "MRPC": 5, "Binding": 0.3, "SemAntoNeg": 0.2, "swap": 2.5
 """How much each set counts; hard sets count more than easy ones. Chosen by five folds."""
 STRENGTH = 3.0
 """Strength of the ridge, for a thousand pairs."""
-KEEP = Path("runs/judge")
+CACHE = Path("runs/judge")
 """The folder of what is kept."""
 DATA = {
     "PAWS": "PAWS-Wiki dev, rows 1 to 2,000 (Zhang et al. 2019), free for any purpose; source: Google LLC",
@@ -37,11 +37,11 @@ LICENCE = "Apache-2.0 AND CC-BY-4.0 AND LicenseRef-PAWS"
 """Of the default judge's data."""
 
 
-def main(folder: Path, keep: Path = KEEP) -> None:
+def main(folder: Path, cache: Path = CACHE) -> None:
     """Fit both judges."""
     sides = read_sides(data_folder())
     source = TextSource.load("builtin", "cpu")
-    trees = parsed(texts_of(sides), keep)
+    trees = parsed(texts_of(sides), cache)
     sets = {name: [pair for row in rows for pair in row] for name, rows in sides.fitted.items()}
     pair_counts = Counter[str]()
     for name, pairs in sets.items():

@@ -1,11 +1,11 @@
 """Fit the weights of the judge's similarity in the package (:mod:`multiview.judge.similarity`).
 
-    python -m tools.fit_similarity FOLDER [KEEP]
+    python -m tools.fit_similarity FOLDER [CACHE]
 
 This writes free.json, whose data may be used in production, and rated.json, for research, to FOLDER. What
 grades a pair, from 0 to 1: for pairs of free text the cosine of MiniLM, the teacher of ``builtin``, and where
 SNLI's annotators gave a label, a tenth more for entailment and less for contradiction; for pairs made by rule
-a value that was set here; for SICK and STS-B people did. KEEP, by default runs/similarity, keeps numbers and
+a value that was set here; for SICK and STS-B people did. CACHE, by default runs/similarity, keeps numbers and
 cosines. MULTIVIEW_DATA is the folder of the real data, and MiniLM's package must be installed.
 
 Legend of dimension suffixes: n pairs, F numbers.
@@ -33,7 +33,7 @@ from tools import data_folder
 from tools.judge_rows import read_sides
 from tools.pair_sets import PairSet, cosines_by, minilm_vectors, texts_of
 
-KEEP = Path("runs/similarity")
+CACHE = Path("runs/similarity")
 RULES = {
     "Binding": (0.6, 0.075), "SemAntoNeg": (0.6, 0.075), "PAWS": (0.65, 0.075),
     "swap object": (0.6, 0.015), "swap attribute": (0.6, 0.03), "replace relation": (0.6, 0.03),
@@ -75,11 +75,11 @@ class Graded(NamedTuple):
     share: float
 
 
-def kept(file: str, pairs: Pairs, keep: Path, compute: Callable[[Pairs], Any]) -> Any:
+def cached(file: str, pairs: Pairs, cache: Path, compute: Callable[[Pairs], Any]) -> Any:
     """Return what was computed for pairs, in this call or an earlier one."""
-    path = keep / f"{file}-{json_digest([*map(list, pairs)], 16)}.npy"
+    path = cache / f"{file}-{json_digest([*map(list, pairs)], 16)}.npy"
     if not path.is_file():
-        keep.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
         np.save(path, compute(pairs))
     return np.load(path)
 
@@ -133,15 +133,15 @@ def _normalise(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
-def read_graded(data: Path, keep: Path, source: TextSource) -> dict[str, list[Graded]]:
+def read_graded(data: Path, cache: Path, source: TextSource) -> dict[str, list[Graded]]:
     """Return the sets that either file of weights is fitted on."""
 
     def numbers(pairs: Pairs) -> Any:
-        return kept("numbers", pairs, keep, lambda pairs: numbers_of(pairs, source))
+        return cached("numbers", pairs, cache, lambda pairs: numbers_of(pairs, source))
 
     sets = []
     for (pairs, added_n), share in zip(free_pairs(data), (1, 0.5, 0.7, 0.5), strict=True):
-        grade_n = np.clip(kept("teacher", pairs, keep, teacher_cosines) + added_n, 0, 1)
+        grade_n = np.clip(cached("teacher", pairs, cache, teacher_cosines) + added_n, 0, 1)
         sets.append(Graded(numbers(pairs), grade_n, share))
     fitted = read_sides(data).fitted
     for name, (other, share) in RULES.items():
@@ -166,9 +166,9 @@ def fit(sets: Sequence[Graded], strength: float, about: dict[str, Any] | None = 
     )
 
 
-def main(folder: Path, keep: Path = KEEP) -> None:
+def main(folder: Path, cache: Path = CACHE) -> None:
     """Fit both."""
-    graded = read_graded(data_folder(), keep, TextSource.load("builtin", "cpu"))
+    graded = read_graded(data_folder(), cache, TextSource.load("builtin", "cpu"))
     for name, data, licence in (
         ("free", DATA, LICENCE),
         ("rated", DATA | RATED_DATA, f"{LICENCE} AND LicenseRef-STS-and-SICK"),
