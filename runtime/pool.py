@@ -26,17 +26,17 @@ from runtime.process import available_cores
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 ADVICE = "take fewer workers, or free memory"
 WorkerClass = Callable[[Any], Any]
-"""Makes a worker, in the process in which it works, of what a pool is given, which is picklable."""
+"""Makes a worker, in the process in which it works, from an argument that can be pickled."""
 log = logging.getLogger(LOGGER)
 
 
 class Pool(contextlib.AbstractContextManager["Pool"]):
-    """Has one worker, in this process, which for a little work is faster than starting others."""
+    """A pool with one worker, in this process, which for little work is faster than starting processes."""
 
     size = 1
 
-    def __init__(self, worker: WorkerClass, make: Any) -> None:
-        self._worker = worker(make)
+    def __init__(self, worker_class: WorkerClass, argument: Any) -> None:
+        self._worker = worker_class(argument)
 
     def __exit__(self, *error: object) -> None: ...
 
@@ -48,16 +48,17 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
 
 
 class LocalPool(Pool):
-    """Works in spawned processes of one thread (None: one per core), which take turns among ``makes``.
+    """A pool of spawned processes of one thread each (None: one per core), which share ``arguments`` in turn.
 
     Where the system lets no processes share a lock (a read-only /dev/shm), this process works alone.
     """
 
     _executor: ProcessPoolExecutor | None = None
 
-    def __init__(self, worker: WorkerClass, makes: Any, workers: int | None = None) -> None:
-        self._class, self._makes = worker, list(makes) if isinstance(makes, list | tuple) else [makes]
-        super().__init__(worker, self._makes[0])
+    def __init__(self, worker_class: WorkerClass, arguments: Any, workers: int | None = None) -> None:
+        self._arguments = list(arguments) if isinstance(arguments, list | tuple) else [arguments]
+        super().__init__(worker_class, self._arguments[0])
+        self._worker_class = worker_class
         self.size = workers or available_cores()
 
     def __enter__(self) -> Self:
@@ -86,8 +87,8 @@ class LocalPool(Pool):
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         worker_end, self._driver_end = context.Pipe(duplex=False)
-        arguments = (self._class, self._makes, context.Value("i", 0), worker_end)
-        self._executor = ProcessPoolExecutor(self.size, context, _set_up_worker, arguments)
+        set_up_arguments = (self._worker_class, self._arguments, context.Value("i", 0), worker_end)
+        self._executor = ProcessPoolExecutor(self.size, context, _set_up_worker, set_up_arguments)
         # A terminal sends Ctrl-C to all; processes that start now never see it, the driver does afterwards.
         signal_mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
@@ -119,9 +120,9 @@ _computing = threading.Lock()
 
 
 def _set_up_worker(
-    worker: WorkerClass, makes: Sequence[Any], worker_count: Any, worker_end: Connection
+    worker_class: WorkerClass, arguments: Sequence[Any], worker_count: Any, worker_end: Connection
 ) -> None:
-    """Set up a worker's process: it takes its turn among ``makes``, and ends with its driver or pool."""
+    """Make this process's worker from the next argument; the process ends with its driver or pool."""
     global _worker
 
     # If the driver is killed, each worker would wait for its next part for ever. So a thread
@@ -137,7 +138,7 @@ def _set_up_worker(
 
     threading.Thread(target=end_with_driver, daemon=True).start()
     with worker_count.get_lock():
-        _worker = worker(makes[worker_count.value % len(makes)])
+        _worker = worker_class(arguments[worker_count.value % len(arguments)])
         worker_count.value += 1
 
 

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from parsing.networks.cky import Float, best_labels, best_trees, decode_batch, fenceposts, span_offsets
 from parsing.networks.config import EncoderSizes, SpanSizes
 from parsing.networks.features import ParserVocabulary
-from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, Stages, load_model_folder
+from parsing.networks.parser import VOCABULARY, EncodedParser, ParserModel, Stages, load_model_folder
 from parsing.trees.batch import ConstituencyParse, Int
 from runtime.cli import config_to_json
 from runtime.compiled import compiled
@@ -142,7 +142,7 @@ def _norm_and_relu(
             row[h] = max(row[h] * inverse * scale[h] + shift[h], np.float32(0.0))
 
 
-class ConstituencyModel(EncodedModel):
+class ConstituencyModel(ParserModel):
     """The encoder with an end boundary, a span head and a tag head; the first label, "", has no weights."""
 
     kind = "constituency"

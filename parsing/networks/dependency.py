@@ -29,7 +29,7 @@ from torch.nn import functional
 
 from parsing.networks.config import EncoderSizes, ScorerSizes
 from parsing.networks.features import ParserVocabulary
-from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, Stages, load_model_folder
+from parsing.networks.parser import VOCABULARY, EncodedParser, ParserModel, Stages, load_model_folder
 from parsing.networks.sentence_encoder import shared_dropout
 from parsing.trees.batch import DependencyParse, Int64
 from runtime.cli import config_to_json
@@ -46,7 +46,7 @@ RELATION_CHUNK = 128
 """Tokens whose relations are scored at once."""
 
 
-class DependencyModel(EncodedModel):
+class DependencyModel(ParserModel):
     """The encoder with biaffine scorers; see the module's docstring."""
 
     kind = "dependency"

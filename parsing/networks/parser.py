@@ -44,7 +44,7 @@ CPU_POSITIONS, GPU_POSITIONS = 2_000, 32_768
 """Padded positions in a batch: few, to stay in a core's cache, or many, to fill a GPU."""
 CONFIG, VOCABULARY, WEIGHTS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
 
-Model = TypeVar("Model", bound="EncodedModel")
+Model = TypeVar("Model", bound="ParserModel")
 Parse = TypeVar("Parse")
 Result = TypeVar("Result")
 Stages = Generator[None, None, Sequence[Parse]]
@@ -174,7 +174,7 @@ class DeviceParser:
 
     @with_torch_defaults()
     def run_batches(self, sizes: Sequence[int], start: Callable[[list[int]], Stages[Result]]) -> list[Result]:
-        """Work on all sentences in batches, and return a result for each, in order.
+        """Do the work on all sentences in batches, and return a result for each, in order.
 
         ``sizes`` are their positions; ``start`` begins the work on a batch of indices. Raises DeviceLost if
         the GPU fails.
@@ -227,8 +227,8 @@ def _advance(batch: Iterator[None]) -> bool:
     return next(batch, "finished") is None
 
 
-class EncodedModel(nn.Module):
-    """A network over the sentence encoder, with the sizes of its own layers and its inventories of names."""
+class ParserModel(nn.Module):
+    """The network of a parser over the sentence encoder, with its sizes and its inventories of names."""
 
     kind: ClassVar[str]
     identity: dict[str, str]
@@ -266,9 +266,9 @@ class EncodedModel(nn.Module):
 
 
 class EncodedParser(DeviceParser, Generic[Parse]):
-    """Parses tokenised sentences with an :class:`EncodedModel`."""
+    """Parses tokenised sentences with an :class:`ParserModel`."""
 
-    def __init__(self, model: EncodedModel) -> None:
+    def __init__(self, model: ParserModel) -> None:
         self.vectors = TypeVectors(model.vocabulary, model.encoder)
         super().__init__(model, model.identity)
 
@@ -291,7 +291,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
     def run(
         self, sentences: Sequence[Sequence[str]], work: Callable[[Tensor, Tensor], Stages[Result]]
     ) -> list[Result]:
-        """Encode sentences batch by batch and do the work on what :meth:`states` returns."""
+        """Encode sentences in batches, and call ``work`` with the states and positions of each batch."""
         sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
         boundaries = 1 + int(self.vectors.encoder.config.end_boundary)
 
