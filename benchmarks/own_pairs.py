@@ -28,7 +28,8 @@ from corpora.inputs import read_table
 from corpora.senteval.structure import Pair, task_pairs
 from multiview.folder.reading import TextSource
 from multiview.judge import NUMBERS, Judge
-from multiview.judge.judge import Checks, by_rule, chances, read_numbers
+from multiview.judge.certain import Limits
+from multiview.judge.judge import Checks, read_numbers
 from multiview.judge.thresholds import curve
 from multiview.judge.weights import Floats
 from multiview.model import MultiViewEncoder
@@ -108,10 +109,10 @@ def read_sets(sides: Sides, data: Path) -> Sets:
 def numbers_of(
     pairs: Sequence[Pair], source: TextSource, trees: TreeCache | None = None
 ) -> tuple[Any, Floats, Floats]:
-    """Return facts and numbers [n, F] of pairs, whose trees are kept, and 1 for those that say the same."""
+    """Return differences and numbers [n, F] of pairs, whose trees are kept, and 1 for the same."""
     trees = trees or parsed(sorted({text for pair in pairs for text in pair[1:]}), CACHE)
-    facts, numbers_nF = read_numbers([pair[1:] for pair in pairs], source, trees=trees)
-    return facts, numbers_nF, np.array([float(pair.is_same) for pair in pairs])
+    both, numbers_nF = read_numbers([pair[1:] for pair in pairs], source, trees=trees)
+    return both, numbers_nF, np.array([float(pair.is_same) for pair in pairs])
 
 
 def fit(config: OwnPairsConfig, data: Path, source: TextSource) -> None:
@@ -176,13 +177,13 @@ def cache(data: Path, source: TextSource) -> None:
         vectors = encode(list(odd))
         for title, chosen in (("cache", (1, is_stored)), ("duplicates", (NEIGHBOURS, None))):
             pairs, cosine_n = near_pairs(odd, vectors, *chosen)
-            facts, numbers_nF, same_n = numbers_of(pairs, source, parsed(sorted(odd), CACHE))
-            cells, texts = tables[title], [pair[1:] for pair in pairs]
+            both, numbers_nF, same_n = numbers_of(pairs, source, parsed(sorted(odd), CACHE))
+            cells, limits = tables[title], Limits.of([pair[1:] for pair in pairs], both)
             cells[f"cosine of {name}: {same_n.sum():,.0f} of {len(pairs):,}"] = false_hits(cosine_n, same_n)
             for judge, weights in judges.items():
                 if "beside" in judge:
                     numbers_nF[:, topic] = cosine_n
-                chance_n = chances(weights, texts, by_rule(texts, facts), numbers_nF)
+                chance_n = limits.limit(weights.probabilities(numbers_nF))
                 cells[f"{name}, then {judge}"] = false_hits(chance_n, same_n)
                 if judge == "judge":
                     guarded_n = np.where(chance_n < REFUSED, -1, cosine_n)

@@ -146,7 +146,8 @@ def explain_pair(
     sentence that is too long for the parsers, and views without trees, are a UserError.
     """
     with loading():
-        from multiview.judge.facts import facts_of_pairs  # here: it compiles
+        from multiview.judge.comparison import Comparison  # here: it compiles
+        from multiview.judge.facts import facts_of_pairs
         from multiview.judge.reasons import bindings
 
     trees = {view.name: view.tree for view in nodes if view.tree}
@@ -170,7 +171,7 @@ def explain_pair(
     pair_bindings: list[Binding] = []
     if "relation" in batch.fields:
         places = np.array([0, 1])
-        pair_bindings = bindings(facts_of_pairs([(places, batch)], places[None]), 0)
+        pair_bindings = bindings(Comparison(facts_of_pairs([(places, batch)], places[None])), 0)
     return Explanation(pair[0], pair[1], cosine, cosines, trees, matches, pair_bindings)
 
 

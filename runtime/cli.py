@@ -260,7 +260,7 @@ class Command:
             except SystemExit as stop:
                 if not stop.code or not box.getvalue():  # --help, or a process that shows nothing
                     raise
-                raise UserError(_usage_error(words, lambda words: _printed(parse, words))) from None
+                raise UserError(_usage_error(words, parse)) from None
 
     def _refuse(self, message: str, code: int) -> int:
         with contextlib.suppress(OSError):  # the exit code says it too
@@ -279,13 +279,13 @@ def _printed(parse: Callable[..., Any], words: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def _usage_error(words: Sequence[str], printed: Callable[[Sequence[str]], str]) -> str:
+def _usage_error(words: Sequence[str], parse: Callable[..., Any]) -> str:
     """Say in one line what tyro says in a box; an option that there is not is named before all else."""
-    options = re.findall(r"--[\w.-]+", printed(["--help"]))
+    options = re.findall(r"--[\w.-]+", _printed(parse, ["--help"]))
     for option in (word.partition("=")[0] for word in words if word.startswith("--") and word != "--"):
         if option.replace("_", "-") not in options:
             return f"{option}: no such option; {did_you_mean(option, options)}--help lists all"
-    rows = itertools.takewhile(lambda row: "---" not in row, printed(words).splitlines()[2:])
+    rows = itertools.takewhile(lambda row: "---" not in row, _printed(parse, words).splitlines()[2:])
     text = " ".join(row.strip() for row in rows if not row.startswith(" " * 10))  # help texts
     for pattern, replacement in _USAGE_ERRORS:
         text = re.sub(pattern, replacement, text)
@@ -293,17 +293,12 @@ def _usage_error(words: Sequence[str], printed: Callable[[Sequence[str]], str]) 
 
 
 _USAGE_ERRORS = (
-    (
-        r"^Error parsing (\S+): invalid literal for int\(\) with base 10: '(.*)'$",
-        r"\1 \2: must be a whole number",
-    ),
+    (r"^Error parsing (\S+): invalid literal for int\(\).*: '(.*)'$", r"\1 \2: must be a whole number"),
     (r"^Error parsing (\S+): could not convert string to float: '(.*)'$", r"\1 \2: must be a number"),
     (r"^Error parsing (\S+): no type matching (\S+) .* from \['(.*?)'\].*", r"\1 \3: must be \2"),
     (r"^Error parsing ", ""),
-    (r"^invalid choice '(.*)' for argument '(.*)'\. Expected (.*)\.$", r"\2 \1: must be \3"),
     (r"^Missing value for argument '(.*)'\. Expected .*", r"\1: needs a value; --help explains it"),
     (r"^Missing from [^:]*: (.*)", r"\1: missing; --help explains it"),
-    (r"^Unrecognized options: (.*)", r"\1: no option takes this"),
 )
 """What tyro says, by a regular expression, and what is said in its place."""
 

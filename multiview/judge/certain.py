@@ -1,15 +1,22 @@
-"""Differences that settle a pair whatever its other numbers are, as nothing else differs.
+"""What settles a pair whatever its numbers are: a rule, or that nothing else differs.
 
-Legend of dimension suffixes: n pairs, F numbers of a pair.
+Legend of dimension suffixes: n pairs.
 """
+
+from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from multiview.judge.weights import NUMBERS, Floats
+from corpora.characters import normalise_text
+from multiview.judge.long_texts import Text
+from multiview.judge.weights import Floats
+
+if TYPE_CHECKING:  # it imports torch
+    from multiview.judge.comparison import Comparison
 
 MOST = 0.25
 """The greatest probability of a pair with such a difference."""
@@ -19,22 +26,53 @@ _FROM_TO = re.compile(
 _STOP = re.compile(r"\b(stop|avoid) ([a-z]+?)ing\b")
 _ENDING_E = re.compile(r"e\b")
 _ONLY = re.compile(r"\bonly ", re.IGNORECASE)
+_OUTER_QUOTES = re.compile(r"['\"“”„«»](?:(?<!\w.)|(?!\w))")
+Difference = tuple[str, str, str]
+"""Kind of reason, and what the first and the second sentence have."""
 
 
-def differs_in_one_thing(numbers_nF: Floats) -> NDArray[np.bool_]:
-    """Tell which pairs differ by numbers alone, as many on either side, or by opposites alone: [n]."""
-    of = dict(zip(NUMBERS, numbers_nF.T, strict=True))
-    lone_n = np.rint(of["words alone"] ** 2)
-    are_numbers_n = (of["numbers"] > 0) & (lone_n == 2 * of["numbers"])
-    is_turned_n = (of["opposites"] > 0) & (of["agreeing"] == 0) & (of["moves"] == 0)
-    is_turned_n &= (lone_n == 0) | (lone_n == 2 * of["opposites"])
-    is_certain_n: NDArray[np.bool_] = are_numbers_n | is_turned_n
-    return is_certain_n
+class Limits(NamedTuple):
+    """Between which probabilities pairs are, and which differences their texts have."""
+
+    least_n: Floats
+    most_n: Floats
+    """[n]; the same as ``least_n`` where a rule settles the pair."""
+    differences: list[Sequence[Difference]]
+    """Those of each pair that are told from the texts."""
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[Text, Text]], both: Comparison) -> Self:
+        """Find the limits of pairs: 1 for a sentence and itself, 0 where one has no words."""
+        texts = [(_string_of(a), _string_of(b)) for a, b in pairs]
+        differences = [exchanged_or_limited(a, b) for a, b in texts]
+        is_same_n = np.array([_normalise(a) == _normalise(b) for a, b in texts], bool)
+        has_no_words_n = (both.pairs.facts.word_count[both.pairs.row_n2] == 0).any(axis=1)
+        is_certain_n = both.differ_in_one_thing | np.array([bool(each) for each in differences], bool)
+        most_n = np.select([is_same_n, has_no_words_n, is_certain_n], [1, 0, MOST], 1.0)
+        return cls(is_same_n.astype(np.float64), most_n, differences)
+
+    def limit(self, chance_n: Floats) -> Floats:
+        """Return probabilities within the limits, [n]."""
+        return np.clip(chance_n, self.least_n, self.most_n)
+
+    def settle(self, similarity_n: Floats) -> Floats:
+        """Return similarities, [n], of settled pairs as the rule says it."""
+        return np.where(self.least_n == self.most_n, self.most_n, similarity_n)
 
 
-def exchanged_or_limited(a: str, b: str) -> Sequence[tuple[str, str, str]]:
+def _string_of(text: Text) -> str:
+    return " ".join(text.split() if isinstance(text, str) else text)
+
+
+def _normalise(text: str) -> str:
+    """Take off capitals, print forms, quotation marks and a full stop or ! at the end."""
+    words = normalise_text(text).casefold()
+    return _OUTER_QUOTES.sub("", words).rstrip(" .!") or words
+
+
+def exchanged_or_limited(a: str, b: str) -> Sequence[Difference]:
     """Return kind and words of what differs: from and to exchanged; *only*, or *stop*, on one side."""
-    differences: list[tuple[str, str, str]] = []
+    differences: list[Difference] = []
     lower_texts = a.casefold(), b.casefold()
     if not any(word in text for word in ("from ", "only ", "stop ", "avoid ") for text in lower_texts):
         return differences  # as most pairs do

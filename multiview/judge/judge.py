@@ -6,7 +6,6 @@ Legend of dimension suffixes: n pairs, F numbers of a pair, D size of a vector.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -16,11 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.characters import normalise_text
 from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
-from multiview.judge.certain import MOST, differs_in_one_thing, exchanged_or_limited
-from multiview.judge.long_texts import as_read
+from multiview.judge.certain import Limits
+from multiview.judge.long_texts import Text, as_read
 from multiview.judge.similarity import ComparedPairs, SimilarityWeights, weights_of
 from multiview.judge.thresholds import Threshold, choose_threshold
 from multiview.judge.weights import NUMBERS, PULLS, SLOTS, Floats, Weights
@@ -31,15 +29,13 @@ from runtime.process import cached_property, loading
 
 if TYPE_CHECKING:  # they import torch
     from multiview.folder.reading import TextSource
-    from multiview.judge.facts import PairFacts
+    from multiview.judge.comparison import Comparison
     from multiview.judge.reasons import Reason
     from parsing.trees.cache import TreeCache
 
-Text = str | tuple[str, ...]
 JUDGE_FOLDER = Path(__file__).parent
 """The folder of the judges in the package."""
 BATCH = 512
-_OUTER_QUOTES = re.compile(r"['\"“”„«»](?:(?<!\w.)|(?!\w))")
 UNHEEDED = " (but the probability is above .5: look at this pair)"
 CHECKS = Path(__file__).with_name("checks.tsv")
 """Pairs, with labels, that every judge should know; no judge was fitted on them."""
@@ -52,14 +48,15 @@ def read_numbers(
     source: TextSource,
     encoder: Any = None,
     trees: TreeCache | None = None,
-) -> tuple[PairFacts, Floats]:
-    """Parse the sentences of pairs, each once, and return their facts and the pairs' numbers, [n, F].
+) -> tuple[Comparison, Floats]:
+    """Parse the sentences of pairs, each once, and return what differs and the pairs' numbers, [n, F].
 
     Sentences that are in ``trees`` are not parsed. Of long texts those are read in which the two differ.
     """
     import torch
 
     with loading():
+        from multiview.judge.comparison import Comparison
         from multiview.judge.facts import facts_of_pairs
         from multiview.judge.pair_numbers import compute_numbers
         from multiview.pretrained import check_vectors, unit_rows
@@ -71,12 +68,13 @@ def read_numbers(
     texts = list(places)
     with torch.inference_mode(), torch_threads(1):
         facts = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, BATCH), place_n2)
-        numbers = compute_numbers(facts, source.words)
+        both = Comparison(facts)
+        numbers = compute_numbers(both, source.words)
     if encoder is not None:
         strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
         vectors = unit_rows(check_vectors(encoder.encode(strings), strings, type(encoder).__name__)[0])
         numbers["topic"] = np.einsum("nd,nd->n", *vectors[place_n2.T])
-    return facts, np.column_stack([numbers[name] for name in NUMBERS]).astype(np.float64)
+    return both, np.column_stack([numbers[name] for name in NUMBERS]).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -109,11 +107,8 @@ class Judgement:
         with loading():
             from multiview.judge.reasons import reasons_of
 
-        return reasons_of(
-            self._compared_pairs.facts,
-            self._pair,
-            exchanged_or_limited(_string_of(self.a), _string_of(self.b)),
-        )
+        pairs = self._compared_pairs
+        return reasons_of(pairs.both, self._pair, pairs.limits.differences[self._pair])
 
     @property
     def shown_reasons(self) -> list[str]:
@@ -264,12 +259,12 @@ class Judge:
         pair_list = read_pairs(pairs, "judge")
         if not pair_list:
             return []
-        pair_facts, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
-        by_rule_n = by_rule(pair_list, pair_facts)
-        chance_n = chances(self.weights, pair_list, by_rule_n, numbers_nF)
+        both, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
+        limits = Limits.of(pair_list, both)
+        chance_n = limits.limit(self.weights.probabilities(numbers_nF))
         numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
         compared_pairs = ComparedPairs(
-            pair_list, pair_facts, numbers_nF, by_rule_n, self.source, lambda: self.similarity_weights
+            pair_list, both, numbers_nF, limits, self.source, lambda: self.similarity_weights
         )
         return [
             Judgement(a, b, float(chance_n[pair]), numbers[pair], compared_pairs, pair)
@@ -282,7 +277,7 @@ class Checks(NamedTuple):
 
     rows: list[tuple[str, ...]]
     """Kind, label and both sentences of each."""
-    by_rule_n: Floats
+    limits: Limits
     numbers_nF: Floats
 
     @classmethod
@@ -290,12 +285,12 @@ class Checks(NamedTuple):
         """Read and parse the checks."""
         rows = [row.cells for row in read_table(CHECKS, ("kind", "label", "sentence1", "sentence2"))]
         pairs: list[tuple[Text, Text]] = [(a, b) for _, _, a, b in rows]
-        facts, numbers_nF = read_numbers(pairs, source, encoder)
-        return cls(rows, by_rule(pairs, facts), numbers_nF)
+        both, numbers_nF = read_numbers(pairs, source, encoder)
+        return cls(rows, Limits.of(pairs, both), numbers_nF)
 
     def wrong(self, weights: Weights) -> list[str]:
         """Return the checks on which weights are wrong."""
-        chance_n = chances(weights, [(a, b) for _, _, a, b in self.rows], self.by_rule_n, self.numbers_nF)
+        chance_n = self.limits.limit(weights.probabilities(self.numbers_nF))
         return [
             f"{kind}: {a} | {b}"
             for (kind, label, a, b), chance in zip(self.rows, chance_n.tolist(), strict=True)
@@ -325,23 +320,6 @@ class Checks(NamedTuple):
         return replace(weights, about={**weights.about, "broken checks": broken})
 
 
-def chances(
-    weights: Weights, pairs: Sequence[tuple[Text, Text]], by_rule_n: Floats, numbers_nF: Floats
-) -> Floats:
-    """Return the probability of each pair by its numbers, and by the rules where one settles it: [n]."""
-    is_certain_n = differs_in_one_thing(numbers_nF)
-    is_certain_n |= [bool(exchanged_or_limited(_string_of(a), _string_of(b))) for a, b in pairs]
-    chance_n = np.minimum(weights.probabilities(numbers_nF), np.where(is_certain_n, MOST, 1))
-    return np.where(np.isnan(by_rule_n), chance_n, by_rule_n)
-
-
-def by_rule(pairs: Sequence[tuple[Text, Text]], pair_facts: PairFacts) -> Floats:
-    """Return 1 for a sentence and itself, 0 where one has no words, NaN for other pairs: [n]."""
-    has_no_words = (pair_facts.facts.word_count[pair_facts.row_n2] == 0).any(axis=1)
-    is_same = [_normalise(a) == _normalise(b) for a, b in pairs]
-    return np.where(is_same, 1.0, np.where(has_no_words, 0.0, np.nan))
-
-
 def _read_labelled(
     pairs: Iterable[Sequence[Any]], labels: Sequence[object], caller: str
 ) -> tuple[list[tuple[Text, Text]], list[int]]:
@@ -354,16 +332,6 @@ def _read_labelled(
     if len(whole_labels) != len(pair_list) or len(set(whole_labels)) < 2:
         raise UserError(f"{caller}: labels: one for each pair, 0 or 1, and both must occur")
     return pair_list, whole_labels
-
-
-def _string_of(text: Text) -> str:
-    return " ".join(text.split() if isinstance(text, str) else text)
-
-
-def _normalise(text: Text) -> str:
-    """Take off capitals, print forms, quotation marks, blanks beyond one, and a full stop or ! at the end."""
-    words = normalise_text(_string_of(text)).casefold()
-    return _OUTER_QUOTES.sub("", words).rstrip(" .!") or words
 
 
 @loading()

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from multiview.judge.facts import Form, PairFacts, WordClass, all_poles, is_polar
+from multiview.judge.comparison import Comparison
+from multiview.judge.facts import Form, WordClass, all_poles
 from multiview.structure.poles import nearness
-from parsing.trees.role_rules import ROLE, ROLES
+from parsing.trees.role_rules import ROLES
 
 ORDER = ("opposite", "negation", "roles", "number", "name", "missing", "agreeing")
 """Kinds of reasons, what turns the sense first; the last is of other words that say the same."""
@@ -52,9 +53,9 @@ class Reason:
         return f"{self.kind}: {place}{self.a or '-'} | {self.b or '-'}"
 
 
-def bindings(pairs: PairFacts, pair: int) -> list[Binding]:
+def bindings(both: Comparison, pair: int) -> list[Binding]:
     """Return who did what to whom in the two sentences of a pair, what differs first."""
-    arcs_a, arcs_b = (_arcs_by_slot(pairs, row) for row in pairs.row_n2[pair].tolist())
+    arcs_a, arcs_b = (_arcs_by_slot(both, column, pair) for column in (0, 1))
     bindings = []
     for slot in arcs_a | arcs_b:
         sides = arcs_a.get(slot, []), arcs_b.get(slot, [])
@@ -67,12 +68,11 @@ def bindings(pairs: PairFacts, pair: int) -> list[Binding]:
     return sorted(bindings, key=lambda binding: binding.is_same)
 
 
-def _arcs_by_slot(pairs: PairFacts, row: int) -> dict[tuple[int, int], list[tuple[str, Form]]]:
+def _arcs_by_slot(both: Comparison, column: int, pair: int) -> dict[tuple[int, int], list[tuple[str, Form]]]:
     """Return a sentence's arcs, head and dependent as they are shown, by role and the base of the head."""
-    facts, forms = pairs.facts, pairs.forms.forms
+    facts, forms, arcs = both.pairs.facts, both.pairs.forms.forms, both.arcs[column]
     arcs_by_slot: dict[tuple[int, int], list[tuple[str, Form]]] = {}
-    start = int(facts.arc_count[:row].sum())
-    for arc in range(start, start + int(facts.arc_count[row])):
+    for arc in arcs.arc[arcs.of_pair(pair)].tolist():
         head, dependent = forms[facts.head[arc]], forms[facts.dependent[arc]]
         head_sign = int(facts.head_sign[arc])
         dependent_sign = head_sign * int(facts.arc_sign[arc])
@@ -87,67 +87,47 @@ def _with_not(text: str, sign: int) -> str:
     return f"not {text}" if sign < 0 else text
 
 
-def _words_of(pairs: PairFacts, row: int) -> dict[int, Form]:
-    """Return the content words and particles of a sentence by the numbers of their bases.
+def _words_of(both: Comparison, column: int, pair: int) -> dict[int, Form]:
+    """Return a sentence's content words, particles and words with poles by the numbers of their bases.
 
     The sign is 0 where a sentence has a word with both, as *on* in "on or off".
     """
-    facts, words = pairs.facts, dict[int, Form]()
-    start = int(facts.word_count[:row].sum())
-    for word in range(start, start + int(facts.word_count[row])):
-        form = pairs.forms.forms[facts.form[word]]
-        sign, is_content = int(facts.sign[word]), bool(facts.is_content[word])
-        word_class = int(facts.word_class[word])
-        if (
-            is_content
-            or word_class == WordClass.PARTICLE
-            or is_polar(pairs.forms.forms[facts.form[word]].base)
-        ):
-            keeps_case = word_class in (WordClass.NUMBER, WordClass.NAME)
-            text = _with_not(form.text if keeps_case else form.text.lower(), sign)
-            word_there = Form(text, form.base, form.base_number, form.sign * sign, word_class, is_content)
-            known = words.setdefault(form.base_number, word_there)
-            if known.sign != word_there.sign:
-                words[form.base_number] = known._replace(sign=0)
+    side, forms, words = both.words[column], both.pairs.forms.forms, dict[int, Form]()
+    for word in filter(side.is_polar.__getitem__, side.of_pair(pair)):
+        form, sign, word_class = forms[side.form[word]], int(side.sign[word]), side.word_class[word]
+        keeps_case = word_class in (WordClass.NUMBER, WordClass.NAME)
+        text = _with_not(form.text if keeps_case else form.text.lower(), sign * form.sign)
+        is_content = bool(both.pairs.facts.is_content[side.word[word]])
+        form = form._replace(text=text, sign=sign, word_class=int(word_class), is_content=is_content)
+        known = words.setdefault(form.base_number, form)
+        if known.sign != sign:
+            words[form.base_number] = known._replace(sign=0)
     return words
 
 
-def reasons_of(pairs: PairFacts, pair: int, others: Iterable[tuple[str, str, str]] = ()) -> list[Reason]:
+def reasons_of(both: Comparison, pair: int, others: Iterable[tuple[str, str, str]] = ()) -> list[Reason]:
     """Say why two sentences do not say the same, what turns the sense first; and which other words agree.
 
     ``others`` are reasons that are found in the text, each a kind and what either sentence has.
     """
-    words_a, words_b = (_words_of(pairs, row) for row in pairs.row_n2[pair].tolist())
+    words_a, words_b = (_words_of(both, column, pair) for column in (0, 1))
     shared_bases = words_a.keys() & words_b.keys()
     reasons = [Reason(*other) for other in others]
     for base in words_a:
         if base in words_b and words_a[base].sign * words_b[base].sign < 0:
             kind = "opposite" if words_a[base].word_class == WordClass.PARTICLE else "negation"
             reasons.append(Reason(kind, words_a[base].text, words_b[base].text))
-    for binding in bindings(pairs, pair):
+    for binding in bindings(both, pair):
         bases_a, bases_b = binding.bases
-        is_exchange = bases_a != bases_b and bases_a | bases_b <= shared_bases
-        if bases_a and bases_b and is_exchange and not binding.is_same:
+        if bases_a and bases_b and bases_a != bases_b and bases_a | bases_b <= shared_bases:
             place = f"{binding.role} of {binding.head}"
             reasons.append(Reason("roles", ", ".join(binding.a), ", ".join(binding.b), place))
     lone_a = {base: word for base, word in words_a.items() if base not in words_b}
     lone_b = {base: word for base, word in words_b.items() if base not in words_a}
-    reasons += _reasons_of_lone_words(lone_a, lone_b, _is_comparison_turned(pairs, pair))
+    arcs = both.arcs[0]
+    is_turned = bool(arcs.is_turned_comparison[arcs.of_pair(pair)].any())
+    reasons += _reasons_of_lone_words(lone_a, lone_b, is_turned)
     return sorted(reasons, key=lambda reason: ORDER.index(reason.kind))
-
-
-def _is_comparison_turned(pairs: PairFacts, pair: int) -> bool:
-    """Tell whether what has more in one sentence has less in the other: older than Ann | younger than Ann."""
-    than_a, than_b = (
-        {
-            (slot[1], word.base_number)
-            for slot, arcs in _arcs_by_slot(pairs, row).items()
-            for _, word in arcs
-            if slot[0] == ROLE.THAN
-        }
-        for row in pairs.row_n2[pair].tolist()
-    )
-    return any((less, more) in than_b for more, less in than_a)
 
 
 def _reasons_of_lone_words(

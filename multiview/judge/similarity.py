@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from multiview.judge.certain import Limits
 from multiview.judge.long_texts import Text, as_read, where_they_differ
 from multiview.judge.weights import NUMBERS, Floats, Weights
 from runtime.files import path_of
@@ -21,7 +22,7 @@ from runtime.process import cached_property, loading
 
 if TYPE_CHECKING:  # they import torch
     from multiview.folder.reading import TextSource
-    from multiview.judge.facts import PairFacts
+    from multiview.judge.comparison import Comparison
 
 FOLDER = Path(__file__).parent / "similarity_weights"
 """The folder of the weights in the package."""
@@ -46,11 +47,11 @@ def weights_of(name: str | Path) -> SimilarityWeights:
 
 @loading()
 def similarity_numbers(
-    pairs: Sequence[tuple[Text, Text]], facts: PairFacts, numbers_nF: Floats, source: TextSource
+    pairs: Sequence[tuple[Text, Text]], both: Comparison, numbers_nF: Floats, source: TextSource
 ) -> tuple[Floats, Floats]:
     """Return the numbers of similarity, [n, F], and the cosines of all slots, [n, L].
 
-    ``facts`` and ``numbers_nF`` are what the judge has read of the pairs.
+    ``both`` and ``numbers_nF`` are what the judge has read of the pairs.
     """
     from multiview.judge.slots import slot_cosines
     from multiview.structure.joining import meaning_and_structure
@@ -59,41 +60,38 @@ def similarity_numbers(
     place_n2 = np.array([[places.setdefault(text, len(places)) for text in as_read(*pair)] for pair in pairs])
     parts = meaning_and_structure(source, list(places))
     cosines = [np.einsum("nd,nd->n", *part[place_n2.T], dtype=np.float64) for part in parts]
-    slot_nL, slots_n = slot_cosines(facts, source.words)
+    slot_nL, slots_n = slot_cosines(both.pairs, source.words)
     return np.column_stack([numbers_nF[:, KEPT], slots_n, slot_nL[:, :3], *cosines]), slot_nL
 
 
 class ComparedPairs:
-    """The pairs of one call of the judge, which compares them further, all at once, when it is asked to.
-
-    ``by_rule_n`` has the similarity of pairs of which a rule says it, for others NaN.
-    """
+    """The pairs of one call of the judge, which compares them further, all at once, when it is asked to."""
 
     def __init__(
         self,
         pairs: Sequence[tuple[Text, Text]],
-        facts: PairFacts,
+        both: Comparison,
         numbers_nF: Floats,
-        by_rule_n: Floats,
+        limits: Limits,
         source: TextSource,
         weights: Callable[[], SimilarityWeights],
     ) -> None:
-        self.facts = facts
-        self._rest = pairs, numbers_nF, by_rule_n, source, weights
+        self.both, self.limits = both, limits
+        self._rest = pairs, numbers_nF, source, weights
 
     @cached_property
     def compared(self) -> tuple[Floats, Floats]:
         """The similarities [n], and the cosines of the slots [n, L]."""
-        pairs, numbers_nF, by_rule_n, source, weights = self._rest
-        numbers_nF, slot_nL = similarity_numbers(pairs, self.facts, numbers_nF, source)
+        pairs, numbers_nF, source, weights = self._rest
+        numbers_nF, slot_nL = similarity_numbers(pairs, self.both, numbers_nF, source)
         similarity_n = weights().probabilities(numbers_nF)
         # What long texts share is alike.
         similarity_n = 1 - (1 - similarity_n) * [_share_that_differs(*pair) for pair in pairs]
-        return np.where(np.isnan(by_rule_n), similarity_n, by_rule_n), slot_nL
+        return self.limits.settle(similarity_n), slot_nL
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the models: judgements travel without them, compared."""
-        return {"facts": self.facts, "compared": self.compared}
+        return {"both": self.both, "limits": self.limits, "compared": self.compared}
 
 
 def _share_that_differs(a: Text, b: Text) -> float:

@@ -98,11 +98,11 @@ class Required(Options):
         ("a --epochs=1.5", "--epochs 1.5: must be a whole number"),
         ("a --epochs 0", "--epochs 0: must be at least 1"),
         ("a --share x", "--share x: must be {None}|FLOAT"),
-        ("a --mode slwo", "--mode slwo: must be one of ('slow', 'fast')"),
+        ("a --mode slwo", "invalid choice 'slwo' for argument '--mode'. Expected one of ('slow', 'fast')."),
         ("a --epochs", "--epochs: needs a value; --help explains it"),
         ("a --epoch 3", "--epoch: no such option; did you mean --epochs? --help lists all"),
         ("--frobnicate 3", "--frobnicate: no such option; --help lists all"),
-        ("a b", "b: no option takes this"),
+        ("a b", "Unrecognized options: b"),
         ("", "CORPUS: missing; --help explains it"),
     ],
 )
