@@ -60,7 +60,7 @@ class ModelOptions:
     products: Literal["float32", "int8"] = "float32"
     """How a CPU multiplies by the weights of the model and of its parsers; int8 is faster and rounds more."""
 
-    def names(self) -> list[Name]:
+    def parsed_names(self) -> list[Name]:
         """Parse the name of the encoder; refuse names of encoders and parsers that mean nothing.
 
         Nothing heavy is imported.
@@ -82,7 +82,7 @@ class ModelOptions:
 
     def load(self) -> MultiViewEncoder:
         """Load the model; refuse an encoder that reads no trees, and a part of a model."""
-        name, *others = self.names()
+        name, *others = self.parsed_names()
         from multiview.names.named import Places, named
 
         encoder = named(name, places=Places(device=self.device, parsers=self.parsers, products=self.products))
@@ -118,7 +118,7 @@ class VectorOptions(ModelOptions):
         return "+".join(part + options for part in split_parts(self.model))
 
     def encoder(self, names: Sequence[Name]) -> OpenedEncoder:
-        """Open the encoder of :meth:`names`; one with ``?scale=CACHE`` gives its features."""
+        """Open the encoder of :meth:`parsed_names`; one with ``?scale=CACHE`` gives its features."""
         from multiview.names.opened import open_encoder
 
         names = [replace(name, readout="features") if name.scale_trees else name for name in names]
@@ -250,7 +250,7 @@ def main(config: EncodeConfig) -> int:
     """Encode a file or a cache."""
     import numpy as np
 
-    names = config.names()
+    names = config.parsed_names()
     output = config.output or Path(f"{config.file}.npy")
     if config.output is None and is_stream(config.file):
         raise UserError("--output: needed for standard input and pipes")

@@ -198,7 +198,7 @@ def main(config: SearchConfig) -> None:
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
     if config.judge and config.queries:
         raise UserError("--queries measures search by cosine; leave out --judge")
-    names = config.names()
+    names = config.parsed_names()
     # Vectors and tables of queries have a row a line.
     corpus = SentenceInput(config.corpus, split=not (config.vectors or config.queries))
     encoder = config.encoder(names)

@@ -34,7 +34,7 @@ def main(config: ParserTrainConfig) -> int:
     from parsing.training.parsers import ParserTrainer
     from parsing.training.scores import read_gold, score_parser
     from runtime.device import pick_device
-    from runtime.training_loop import Loop
+    from runtime.training_loop import TrainingLoop
 
     has_dep, has_const = bool(config.train_dep), bool(config.train_const)
     is_complete = has_dep == bool(config.dev_dep) and has_const == bool(config.dev_const)
@@ -52,7 +52,7 @@ def main(config: ParserTrainConfig) -> int:
     defaults = {"model": config_to_json(ModelConfig()), **config_to_json(ParserLoopConfig())}
     state, folder = trainer.state, config.output / "training"
     with log_to(folder) as log:
-        loop = Loop(
+        loop = TrainingLoop(
             state, trainer.steps, trainer.schedule, folder, identity=identity | data, defaults=defaults
         )
         sizes = (

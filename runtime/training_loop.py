@@ -93,7 +93,7 @@ class Schedule:
         return rise < 0 if self.select.startswith("-") else rise > 0
 
 
-class Loop(Generic[AnyJob, AnyBatch]):
+class TrainingLoop(Generic[AnyJob, AnyBatch]):
     """One training run in one folder; it continues from a checkpoint there.
 
     Args:

@@ -38,7 +38,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from multiview.serve import work
+from multiview.serve import worker
 from multiview.serve.config import ServeConfig
 from multiview.serve.queue import QueueFullError, WorkerDiedError, WorkQueue
 from multiview.serve.requests import (
@@ -107,7 +107,7 @@ class Service:
         )
         self.items = Counter("multiview_items", "Sentences, pairs and searches", ["path"], registry=registry)
         waiting = Gauge("multiview_waiting_requests", "Requests that wait", registry=registry)
-        waiting.set_function(lambda: len(self.queue.jobs))
+        waiting.set_function(lambda: len(self.queue.requests))
         ready = Gauge("multiview_ready_workers", "Workers that are ready", registry=registry)
         ready.set_function(lambda: self.queue.ready_workers)
         deaths = Gauge("multiview_worker_deaths", "Workers that died", registry=registry)
@@ -239,7 +239,7 @@ class Service:
             raise ClientDisconnect
         results = answer.result()
         for index, result in enumerate(results):
-            if isinstance(result, work.Refused):
+            if isinstance(result, worker.Refused):
                 raise UserError(f"item {index}: {result.reason}")
         self.items.labels(path).inc(len(items))
         return results
@@ -262,7 +262,7 @@ class Service:
             raise UserError("input: token numbers of another model cannot be read here; send the text itself")
         if not texts:
             raise UserError("input: holds no text")
-        results = await self._compute(request, "/v1/embeddings", work.embed, texts)
+        results = await self._compute(request, "/v1/embeddings", worker.embed, texts)
         vectors = [self._cut(result.vector, body.dimensions) for result in results]
         as_base64 = body.encoding_format == "base64"
         data = [
@@ -298,7 +298,7 @@ class Service:
         if not texts:
             raise UserError("documents: holds none")
         pairs = [(body.query, text) for text in texts]
-        scores = await self._compute(request, "/rerank", work.similarity, pairs)
+        scores = await self._compute(request, "/rerank", worker.similarity, pairs)
         best_first = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
         results = [
             {"index": index, "relevance_score": scores[index]}
@@ -312,19 +312,19 @@ class Service:
     async def judge(self, request: Request) -> Response:
         """Answer ``POST /judge``."""
         body = await self._read(request, JudgeRequest)
-        return self._answer({"results": await self._compute(request, "/judge", work.judge, body.pairs)})
+        return self._answer({"results": await self._compute(request, "/judge", worker.judge, body.pairs)})
 
     async def compare(self, request: Request) -> Response:
         """Answer ``POST /compare``."""
         body = await self._read(request, CompareRequest)
-        (result,) = await self._compute(request, "/compare", work.compare, [(body.a, body.b)])
+        (result,) = await self._compute(request, "/compare", worker.compare, [(body.a, body.b)])
         return self._answer(result)
 
     async def search(self, request: Request) -> Response:
         """Answer ``POST /search``."""
         body = await self._read(request, SearchRequest)
-        item = work.SearchItem(body.query, body.top, body.text, body.judge)
-        (hits,) = await self._compute(request, "/search", work.search, [item])
+        item = worker.SearchItem(body.query, body.top, body.text, body.judge)
+        (hits,) = await self._compute(request, "/search", worker.search, [item])
         return self._answer({"results": hits})
 
     async def models(self, request: Request) -> Response:

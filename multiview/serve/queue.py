@@ -18,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from typing import Any
 
-from multiview.serve import work
+from multiview.serve import worker
 from runtime.errors import UserError
 
 log = logging.getLogger("multiview.serve")
@@ -36,7 +36,7 @@ class WorkerDiedError(Exception):
 
 @dataclass
 class QueuedRequest:
-    """The items of one request, for one function of :mod:`multiview.serve.work`."""
+    """The items of one request, for one function of :mod:`multiview.serve.worker`."""
 
     function: Callable[[Sequence[Any]], list[Any]]
     items: Sequence[Any]
@@ -47,13 +47,13 @@ class QueuedRequest:
 
 
 class WorkQueue:
-    """Hands jobs to worker processes; ``open_args`` are those of :func:`multiview.serve.work.open_models`."""
+    """Hands requests to worker processes; ``open_args`` are the arguments of their ``open_models``."""
 
     def __init__(
         self, open_args: tuple[Any, ...], *, workers: int, max_batch: int, size: int, timeout: float
     ):
         self.open_args, self.max_batch, self.size, self.timeout = open_args, max_batch, size, timeout
-        self.jobs: deque[QueuedRequest] = deque()
+        self.requests: deque[QueuedRequest] = deque()
         self.arrival = asyncio.Condition()
         self.pools: list[ProcessPoolExecutor | None] = [None] * workers
         self.loops: list[asyncio.Task[None]] = []
@@ -73,8 +73,8 @@ class WorkQueue:
         self.loops = [asyncio.create_task(self._serve(number)) for number in range(len(self.pools))]
 
     async def stop(self) -> None:
-        """Stop when no job is left, and end the processes."""
-        while self.jobs:
+        """Stop when no request is left, and end the processes."""
+        while self.requests:
             await asyncio.sleep(0.02)
         for loop in self.loops:
             loop.cancel()
@@ -94,11 +94,11 @@ class WorkQueue:
         A :class:`QueueFullError` where too many wait, a TimeoutError after ``timeout`` seconds, a
         :class:`WorkerDiedError` after ``ATTEMPTS`` processes died over the items.
         """
-        if len(self.jobs) >= self.size:
+        if len(self.requests) >= self.size:
             raise QueueFullError
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         async with self.arrival:
-            self.jobs.append(QueuedRequest(function, items, answer, time.monotonic() + self.timeout))
+            self.requests.append(QueuedRequest(function, items, answer, time.monotonic() + self.timeout))
             self.arrival.notify()
         return await asyncio.wait_for(answer, self.timeout)
 
@@ -128,14 +128,14 @@ class WorkQueue:
 
     async def _digest_of(self, pool: ProcessPoolExecutor | None) -> str:
         """Wait until a process has opened the models; a UserError, or its death, says that it cannot."""
-        return await asyncio.get_running_loop().run_in_executor(pool, work.ready)
+        return await asyncio.get_running_loop().run_in_executor(pool, worker.ready)
 
     def _new_pool(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")  # a fork would copy the server's sockets and threads
-        return ProcessPoolExecutor(1, context, initializer=work.open_models, initargs=self.open_args)
+        return ProcessPoolExecutor(1, context, initializer=worker.open_models, initargs=self.open_args)
 
     async def _serve(self, number: int) -> None:
-        """Answer jobs by one worker process, for ever."""
+        """Answer requests by one worker process, for ever."""
         while True:
             while self.pools[number] is None:
                 await self._open(number)
@@ -168,63 +168,64 @@ class WorkQueue:
             await self.reload()
 
     async def _answer(self, number: int) -> bool:
-        """Answer the next jobs; return False if the process died over them."""
-        jobs = await self._next_jobs()
-        items = [item for job in jobs for item in job.items]
+        """Answer the next requests; return False if the process died over them."""
+        requests = await self._next_requests()
+        items = [item for request in requests for item in request.items]
         pool = self.pools[number]
         try:
-            results = await asyncio.get_running_loop().run_in_executor(pool, jobs[0].function, items)
+            results = await asyncio.get_running_loop().run_in_executor(pool, requests[0].function, items)
         except BrokenProcessPool:
             self.deaths += 1
             if self.pools[number] is pool:
                 self.pools[number] = None
             log.warning("process %d of %d died over %d items", number + 1, len(self.pools), len(items))
-            await self._put_back(jobs)
+            await self._put_back(requests)
             return False
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            for job in jobs:
-                if not job.answer.done():
-                    job.answer.set_exception(error)
+            for request in requests:
+                if not request.answer.done():
+                    request.answer.set_exception(error)
             return True
         start = 0
-        for job in jobs:
-            if not job.answer.done():
-                job.answer.set_result(results[start : start + len(job.items)])
-            start += len(job.items)
+        for request in requests:
+            if not request.answer.done():
+                request.answer.set_result(results[start : start + len(request.items)])
+            start += len(request.items)
         return True
 
-    async def _next_jobs(self) -> list[QueuedRequest]:
+    async def _next_requests(self) -> list[QueuedRequest]:
         """Wait for a request, and take others for the same function with it, up to ``max_batch`` items.
 
         No worker takes more than its share of what waits, so that the others have work as well.
         """
+        waiting = self.requests
         async with self.arrival:
             while True:
-                while self.jobs and (self.jobs[0].answer.done() or self.jobs[0].deadline < time.monotonic()):
-                    self.jobs.popleft()  # its client has gone, or was told that it took too long
-                if self.jobs:
+                while waiting and (waiting[0].answer.done() or waiting[0].deadline < time.monotonic()):
+                    waiting.popleft()  # its client has gone, or was told that it took too long
+                if waiting:
                     break
                 await self.arrival.wait()
-            most = min(self.max_batch, -(-sum(len(job.items) for job in self.jobs) // len(self.pools)))
-            jobs = [self.jobs.popleft()]
-            count = len(jobs[0].items)
-            for job in list(self.jobs):
-                if job.function is jobs[0].function and count + len(job.items) <= most:
-                    self.jobs.remove(job)
-                    jobs.append(job)
-                    count += len(job.items)
-            return jobs
+            most = min(self.max_batch, -(-sum(len(each.items) for each in waiting) // len(self.pools)))
+            requests = [waiting.popleft()]
+            count = len(requests[0].items)
+            for request in list(waiting):
+                if request.function is requests[0].function and count + len(request.items) <= most:
+                    waiting.remove(request)
+                    requests.append(request)
+                    count += len(request.items)
+            return requests
 
-    async def _put_back(self, jobs: Sequence[QueuedRequest]) -> None:
+    async def _put_back(self, requests: Sequence[QueuedRequest]) -> None:
         """Queue requests whose process died again, first; one that has killed too many processes fails."""
         async with self.arrival:
-            for job in reversed(jobs):
-                job.attempts += 1
-                if job.attempts >= ATTEMPTS:
-                    if not job.answer.done():
-                        job.answer.set_exception(WorkerDiedError())
+            for request in reversed(requests):
+                request.attempts += 1
+                if request.attempts >= ATTEMPTS:
+                    if not request.answer.done():
+                        request.answer.set_exception(WorkerDiedError())
                 else:
-                    self.jobs.appendleft(job)
+                    self.requests.appendleft(request)
             self.arrival.notify_all()

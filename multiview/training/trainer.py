@@ -47,7 +47,7 @@ from parsing.trees.cache import TreeCache
 from runtime.cli import LOGGER, config_to_json
 from runtime.device import chosen_threads, pick_device, torch_threads
 from runtime.errors import UserError
-from runtime.training_loop import Loop, Schedule
+from runtime.training_loop import Schedule, TrainingLoop
 from runtime.training_state import Position, Row, TrainingState
 from runtime.training_step import StepMetrics, Steps, cosine_decay, ramp
 
@@ -244,7 +244,7 @@ class Trainer:
             content["content of --start"] = self.start.sha256
         if self.pairs is not None:
             content["content of --pairs"] = self.pairs.sha256
-        loop = Loop(
+        loop = TrainingLoop(
             self.state,
             self.steps,
             self.schedule,

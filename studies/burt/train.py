@@ -20,6 +20,7 @@ from runtime.files import sha256_file
 from senteval_runner.report.page import Page, Section, Table
 from senteval_runner.towers.transformer import load_tower
 from studies.burt.config import BurtConfig
+from studies.finetune.backbone import MAX_LENGTH, find_backbone
 from studies.finetune.examples import (
     CLASS_OF_LABEL,
     MAX_WORDS,
@@ -33,8 +34,7 @@ from studies.finetune.examples import (
     split_phrases,
     with_negatives,
 )
-from studies.finetune.tiny import MAX_LENGTH, find_backbone
-from studies.finetune.training import Head, TuningConfig, Turn, fit, save_tuned
+from studies.finetune.training import Head, TrainedTask, TuningConfig, fit, save_tuned
 from studies.runner import Cell, Figures, StudyRun
 
 CLASSES = {"nli": NLI_LABELS, "identification": ("different", "paraphrase"), "classification": RELATIONS}
@@ -199,12 +199,14 @@ def _train(config: BurtConfig, backbone: str, log: Callable[[str], object], work
         for index, (name, classes) in enumerate(CLASSES.items())
         if name in config.objectives
     }
-    turns = {
-        name: Turn(Stream(data[name].draw, config.batch_size, config.seed, name), partial(head.loss, tower))
+    tasks = {
+        name: TrainedTask(
+            Stream(data[name].draw, config.batch_size, config.seed, name), partial(head.loss, tower)
+        )
         for name, head in heads.items()
     }
     cycle = one_round(config.objectives)
-    per_epoch = steps_per_epoch(cycle, {name: turn.stream.batches_per_pass for name, turn in turns.items()})
+    per_epoch = steps_per_epoch(cycle, {name: task.stream.batches_per_pass for name, task in tasks.items()})
     log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch_size}")
     tuning = TuningConfig(
         learning_rate=config.learning_rate,
@@ -217,7 +219,7 @@ def _train(config: BurtConfig, backbone: str, log: Callable[[str], object], work
         return {name: heads[name].score(tower, rows) for name, rows in held_out.items()}
 
     net = nn.ModuleDict({"tower": tower, **heads})
-    history = fit(net, [turns[name] for name in cycle], tuning, evaluate, work)
+    history = fit(net, [tasks[name] for name in cycle], tuning, evaluate, work)
     save_tuned(tower, nn.ModuleDict(heads), config.output)
     return {"history": history, "data": summary}
 

@@ -25,7 +25,7 @@ from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import atomic_path
 from runtime.progress import progress
-from runtime.training_loop import Loop, Schedule
+from runtime.training_loop import Schedule, TrainingLoop
 from runtime.training_state import Row, TrainingState
 from runtime.training_step import GradientDescent, Steps, ramp
 from senteval_runner.protocol.correlation import accuracy, pearson
@@ -46,7 +46,7 @@ SCORE_BATCH = 64
 
 
 @dataclass(frozen=True)
-class Turn:
+class TrainedTask:
     """A task's stream of examples, which has the task's name, and the loss of one batch."""
 
     stream: Stream
@@ -82,29 +82,29 @@ class TuningConfig:
         return self.learning_rate * ramp(step + 1, steps) * ramp(self.steps - step, self.steps - steps)
 
 
-def _losses(turns: Sequence[Turn], step: int) -> dict[str, Tensor]:
+def _losses(task_cycle: Sequence[TrainedTask], step: int) -> dict[str, Tensor]:
     """Compute the loss of a step's task on the next batch of its stream."""
-    rounds, turn_number = divmod(step, len(turns))
-    turn = turns[turn_number]
-    earlier_batches = rounds * turns.count(turn) + turns[:turn_number].count(turn)
-    return {f"loss/{turn.stream.name}": turn.loss(turn.stream.batch(earlier_batches))}
+    rounds, task_number = divmod(step, len(task_cycle))
+    task = task_cycle[task_number]
+    earlier_batches = rounds * task_cycle.count(task) + task_cycle[:task_number].count(task)
+    return {f"loss/{task.stream.name}": task.loss(task.stream.batch(earlier_batches))}
 
 
 def fit(
     model: nn.Module,
-    turns: Sequence[Turn],
+    task_cycle: Sequence[TrainedTask],
     config: TuningConfig,
     evaluate: Callable[[], Row],
     folder: Path,
 ) -> list[Row]:
     """Train ``model`` in place; return one row of scores per evaluation.
 
-    Step s trains the task ``turns[s % len(turns)]``. ``evaluate`` returns scores by name, fractions; it is
-    called in eval mode without gradients, also before the first step and after the last. A state found in
-    ``folder`` is resumed. Raises UserError: the loss or gradient is not finite, or the saved state belongs to
-    another run; KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
+    Step s trains the task ``task_cycle[s % len(task_cycle)]``. ``evaluate`` returns scores by name, as
+    fractions; it is called in eval mode without gradients, also before the first step and after the last. A
+    state found in ``folder`` is resumed. Raises UserError: the loss or gradient is not finite, or the saved
+    state belongs to another run; KeyboardInterrupt: Ctrl-C or SIGTERM stopped it, with a state saved.
     """
-    names = [turn.stream.name for turn in turns]
+    names = [task.stream.name for task in task_cycle]
 
     def validate() -> Row:
         """Score the weights, and log the scores."""
@@ -123,7 +123,7 @@ def fit(
     descent: GradientDescent[int] = GradientDescent(
         model,
         optimiser,
-        partial(_losses, turns),
+        partial(_losses, task_cycle),
         lambda position: config.rate(position.step),
         seed=config.seed,
     )
@@ -137,7 +137,7 @@ def fit(
     state = TrainingState(model, descent, schedule.begin(steps))
     threads = torch.get_num_threads()
     identity = {"cycle": names, "steps": config.steps, "seed": config.seed, "threads": threads}
-    loop = Loop(state, steps, schedule, folder, identity=identity)
+    loop = TrainingLoop(state, steps, schedule, folder, identity=identity)
     if loop.run(descent.step, validate):
         raise KeyboardInterrupt
     loop.load_best()
@@ -249,7 +249,7 @@ def tune_pairs(
     steps = epochs * stream.batches_per_pass
     config = TuningConfig(learning_rate=learning_rate, steps=steps, seed=seed)
     net = nn.ModuleDict({"tower": tower, name: head})
-    fit(net, [Turn(stream, partial(head.loss, tower))], config, dict, folder)
+    fit(net, [TrainedTask(stream, partial(head.loss, tower))], config, dict, folder)
     return head
 
 

@@ -31,9 +31,9 @@ from runtime.errors import UserError
 from senteval_runner.report.page import Column, Page, Section, Table, TableCell
 from senteval_runner.towers import Pooling
 from senteval_runner.towers.transformer import load_tower
+from studies.finetune.backbone import find_backbone
 from studies.finetune.examples import Examples, Stream, digest, draw_all, draw_fraction, hold_out, rng
-from studies.finetune.tiny import find_backbone
-from studies.finetune.training import HEADS, Features, Head, TuningConfig, Turn, fit, save_tuned
+from studies.finetune.training import HEADS, Features, Head, TrainedTask, TuningConfig, fit, save_tuned
 from studies.multitask.config import MultitaskConfig
 from studies.runner import Cell, Figures, StudyRun, read_published, score_table
 
@@ -227,8 +227,8 @@ def _train(config: MultitaskConfig, tasks: Tasks, name: str, backbone: str, work
         warmup=0.0,
         **ADAM_W,
     )
-    turn = Turn(stream, partial(net.head(stage.task).loss, net.tower))
-    fit(net, [turn], tuning, lambda: net.scores(tasks, "dev", decisive_tasks), work)
+    trained_task = TrainedTask(stream, partial(net.head(stage.task).loss, net.tower))
+    fit(net, [trained_task], tuning, lambda: net.scores(tasks, "dev", decisive_tasks), work)
     figures = net.scores(tasks, "dev")
     trained_heads = nn.ModuleDict({task: net.heads[task] for task in net.stage_of})
     save_tuned(net.tower, trained_heads, config.output / folder_of(name))

@@ -37,7 +37,7 @@ from runtime.training_state import Row
 from senteval_runner.protocol.features import unit_rows
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng
-from studies.finetune.training import TuningConfig, Turn, combine, fit, in_batches, seeded_linear
+from studies.finetune.training import TrainedTask, TuningConfig, combine, fit, in_batches, seeded_linear
 from studies.passages.config import Feature, PassagesConfig
 
 HIDDEN_UNITS = 128
@@ -271,9 +271,9 @@ def fine_tune(
         select=SELECT,
         seed=seed,
     )
-    turn = Turn(stream, lambda batch: pair_loss(net, batch, data.passages, config.margin))
+    task = TrainedTask(stream, lambda batch: pair_loss(net, batch, data.passages, config.margin))
 
     def evaluate() -> dict[str, float]:
         return mean_scores(questions, cross_scores(net, questions, data.passages))
 
-    return net, fit(net, [turn], tuning, evaluate, folder)
+    return net, fit(net, [task], tuning, evaluate, folder)

@@ -17,7 +17,7 @@ from torch import nn
 from runtime import training_loop as loop_module
 from runtime.errors import UserError
 from runtime.files import lock_folder, read_record, write_record
-from runtime.training_loop import Loop, Schedule
+from runtime.training_loop import Schedule, TrainingLoop
 from runtime.training_state import FILES, Checkpoint, Checkpoints, Position, TrainingState
 from runtime.training_step import GradientDescent, StepMetrics, Steps, cosine_decay
 from tests.fixtures.files import differing
@@ -61,7 +61,7 @@ def a_checkpoint_at_each_step():
         yield
 
 
-class Run(Loop):
+class Run(TrainingLoop):
     """The loop of a task."""
 
     def __init__(self, task: Regression, schedule: Schedule, folder: Path, **options) -> None:

@@ -17,7 +17,7 @@ from studies.burt.config import BurtConfig
 from studies.burt.train import read_data, train_all
 from studies.faq.evaluate import DROPOUT, MAX_LENGTH, cosines, embed_set, labelled_pairs, read_faq
 from studies.finetune import training
-from studies.finetune.tiny import build_tiny
+from studies.finetune.backbone import build_tiny
 from studies.multitask.config import MultitaskConfig
 from studies.multitask.run import read_all_tasks
 from studies.multitask.run import train_all as train_multitask_all

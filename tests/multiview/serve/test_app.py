@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 from starlette.testclient import TestClient
 
-from multiview.serve import work
+from multiview.serve import worker
 from multiview.serve.__main__ import cli
 from multiview.serve.app import Service
 from multiview.serve.config import ServeConfig
@@ -115,13 +115,13 @@ def test_waiting_requests_of_one_kind_are_taken_together() -> None:
         queue = queue_of(size=9)
         future = asyncio.get_running_loop().create_future
         late = time.monotonic() + 9
-        for function, count in ((work.embed, 1), (work.judge, 1), (work.embed, 2), (work.embed, 2)):
-            queue.jobs.append(QueuedRequest(function, ["a"] * count, future(), late))
-        queue.jobs.append(QueuedRequest(work.embed, ["a"], future(), time.monotonic() - 1))
-        return [await queue._next_jobs() for _ in range(3)]
+        for function, count in ((worker.embed, 1), (worker.judge, 1), (worker.embed, 2), (worker.embed, 2)):
+            queue.requests.append(QueuedRequest(function, ["a"] * count, future(), late))
+        queue.requests.append(QueuedRequest(worker.embed, ["a"], future(), time.monotonic() - 1))
+        return [await queue._next_requests() for _ in range(3)]
 
     taken = asyncio.run(next_jobs())
-    kinds = [[(job.function.__name__, len(job.items)) for job in jobs] for jobs in taken]
+    kinds = [[(request.function.__name__, len(request.items)) for request in requests] for requests in taken]
     assert kinds == [[("embed", 1), ("embed", 2), ("embed", 1)], [("judge", 1)], [("embed", 2)]]
 
 
@@ -130,8 +130,8 @@ def test_a_worker_leaves_the_others_their_share() -> None:
         queue = queue_of(workers=2, max_batch=100)
         future = asyncio.get_running_loop().create_future
         for _ in range(6):
-            queue.jobs.append(QueuedRequest(work.embed, ["a"], future(), time.monotonic() + 9))
-        return [len(await queue._next_jobs()) for _ in range(3)]
+            queue.requests.append(QueuedRequest(worker.embed, ["a"], future(), time.monotonic() + 9))
+        return [len(await queue._next_requests()) for _ in range(3)]
 
     assert asyncio.run(next_counts()) == [3, 2, 1]
 
@@ -139,11 +139,11 @@ def test_a_worker_leaves_the_others_their_share() -> None:
 def test_beyond_its_size_a_queue_takes_nothing() -> None:
     async def fill() -> None:
         queue = queue_of()
-        tasks = [asyncio.create_task(queue.submit(work.embed, ["a"])) for _ in range(2)]
+        tasks = [asyncio.create_task(queue.submit(worker.embed, ["a"])) for _ in range(2)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         with pytest.raises(QueueFullError):
-            await queue.submit(work.embed, ["a"])
+            await queue.submit(worker.embed, ["a"])
         assert all(
             isinstance(each, TimeoutError) for each in await asyncio.gather(*tasks, return_exceptions=True)
         )

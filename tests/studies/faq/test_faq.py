@@ -17,7 +17,7 @@ from runtime.errors import UserError
 from studies.faq import evaluate
 from studies.faq.__main__ import cli
 from studies.faq.evaluate import cosines, labelled_pairs, read_faq
-from studies.finetune.tiny import build_tiny
+from studies.finetune.backbone import build_tiny
 from studies.finetune.training import tunable_tower
 from tests.fixtures.senteval import write_word_vectors
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from runtime.errors import UserError
 from runtime.training_state import Checkpoints
 from senteval_runner.towers.transformer import load_tower
+from studies.finetune.backbone import build_tiny
 from studies.finetune.examples import Examples, Stream, draw_all, draw_fraction, with_negatives
-from studies.finetune.tiny import build_tiny
-from studies.finetune.training import TuningConfig, Turn, fit
+from studies.finetune.training import TrainedTask, TuningConfig, fit
 from tests.fixtures.transformers import build
 from tests.studies.finetune.fixtures import nli_rows
 
@@ -82,10 +82,13 @@ def test_the_best_weights_on_dev_are_kept_but_never_those_of_the_start(tmp_path:
     """30 steps of two tasks in turn, the second with a steeper loss."""
     net = Net()
     streams = [Stream(draw_all(numbered(23)), 4, 0, name) for name in ("t", "u")]
-    turns = [Turn(streams[0], net.loss), Turn(streams[1], lambda examples: 100 * net.loss(examples))]
+    tasks = [
+        TrainedTask(streams[0], net.loss),
+        TrainedTask(streams[1], lambda examples: 100 * net.loss(examples)),
+    ]
     score = iter([1.0, 0.5, 0.9, 0.1])
     config = TuningConfig(learning_rate=0.01, steps=30, evaluate_every=10, seed=1, select="score")
-    history = fit(net, turns, config, lambda: {"score": next(score)}, tmp_path)
+    history = fit(net, tasks, config, lambda: {"score": next(score)}, tmp_path)
     assert [row["step"] for row in history if "loss/u" in row] == [10, 20, 30]
     bests = Checkpoints(tmp_path / "best", keep=1)
     assert [path.name for path in bests.folders()] == ["step-00000020"]

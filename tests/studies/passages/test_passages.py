@@ -11,7 +11,7 @@ import torch
 
 from corpora.ranking.sets import Question, filter_questions, read_set
 from runtime.errors import UserError
-from studies.finetune.tiny import build_tiny
+from studies.finetune.backbone import build_tiny
 from studies.passages import methods, ranker
 from studies.passages.config import PassagesConfig
 from studies.passages.methods import rank as passages

@@ -15,8 +15,8 @@ from runtime.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.evaluation_trees import open_model
 from senteval_runner.towers.transformer import load_tower
+from studies.finetune.backbone import build_tiny
 from studies.finetune.examples import PER_CLASS, Examples, split_phrases
-from studies.finetune.tiny import build_tiny
 from studies.finetune.training import is_tunable, tunable_tower
 from studies.runner import read_published
 from studies.similarity import run

@@ -1,4 +1,4 @@
-"""Every door takes sentences alike, and with_structure takes whatever an encoder returns that numpy reads."""
+"""Every entry point takes sentences alike; with_structure takes any vectors that numpy reads."""
 
 import copy
 import pickle
@@ -40,7 +40,7 @@ class Lengths:
 
 
 @pytest.fixture(scope="module")
-def doors(packaged_encoder: MultiViewEncoder):
+def entry_points(packaged_encoder: MultiViewEncoder):
     return {
         "encode": packaged_encoder.encode,
         "structure": packaged_encoder.structure_vectors,
@@ -55,11 +55,11 @@ NAMES = ("encode", "structure", "scikit-learn", "with_structure", "mteb")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_column_an_array_and_a_generator_have_the_rows_of_the_list(doors, name: str) -> None:
-    expected = doors[name](TEXTS)
+def test_a_column_an_array_and_a_generator_have_the_rows_of_the_list(entry_points, name: str) -> None:
+    expected = entry_points[name](TEXTS)
     for same in (pd.Series(TEXTS), np.array(TEXTS), tuple(TEXTS), (text for text in TEXTS)):
-        np.testing.assert_allclose(doors[name](same), expected, atol=1e-5)
-    none = doors[name]([])
+        np.testing.assert_allclose(entry_points[name](same), expected, atol=1e-5)
+    none = entry_points[name]([])
     assert none.shape == (0, expected.shape[1]) and none.dtype == np.float32
 
 
@@ -73,9 +73,9 @@ def test_a_column_an_array_and_a_generator_have_the_rows_of_the_list(doors, name
     ],
     ids=lambda wrong: type(wrong).__name__,
 )
-def test_what_is_no_list_of_sentences_is_one_line(doors, name: str, wrong: object) -> None:
+def test_what_is_no_list_of_sentences_is_one_line(entry_points, name: str, wrong: object) -> None:
     with pytest.raises(UserError) as caught:
-        doors[name](wrong)
+        entry_points[name](wrong)
     assert len(str(caught.value)) < 300
 
 

@@ -45,7 +45,7 @@ class Embedding(NamedTuple):
     tokens: int
 
 
-class Models:
+class WorkerModels:
     """The encoder, judge and index of one process."""
 
     def __init__(self, model: str, index: Path | None, max_length: int, max_inputs: int) -> None:
@@ -102,7 +102,7 @@ class Models:
         return sentences
 
 
-_models: Models | None = None
+_models: WorkerModels | None = None
 _fault = ""
 """Why this process's models could not be opened."""
 
@@ -118,7 +118,7 @@ def open_models(model: str, index: Path | None, max_length: int, max_inputs: int
     threading.Thread(target=_end_with_the_server, daemon=True).start()
     torch.set_num_threads(1)  # this process is ours
     try:
-        _models = Models(model, index, max_length, max_inputs)
+        _models = WorkerModels(model, index, max_length, max_inputs)
         embed(WARM_UP)
         judge([WARM_UP])
         if index is not None:
@@ -135,7 +135,7 @@ def _end_with_the_server() -> None:
         os._exit(1)
 
 
-def models() -> Models:
+def models() -> WorkerModels:
     """Return the models of this process."""
     assert _models is not None
     return _models
