@@ -185,14 +185,14 @@ class SentenceInput:
         self,
         path: Path,
         encoder: OpenedEncoder,
-        source: Mapping[str, Any],
+        identity: Mapping[str, Any],
         *,
         trees: TreeCache | None = None,
         normalize: bool = False,
     ) -> int:
         """Write a vector a sentence, float32 [n, D], and return how many were encoded now.
 
-        ``source`` are JSON values that decide the vectors; sentences in ``trees`` are not parsed again. Of
+        ``identity`` are JSON values that decide the vectors; sentences in ``trees`` are not parsed again. Of
         many sentences disk and memory are said first, and a disk without room is refused.
         """
         is_many = len(self) > PIECE
@@ -215,7 +215,7 @@ class SentenceInput:
                 file=sys.stderr,
             )
             check_room(path, size)
-        return write_rows(path, source, len(self), encode)
+        return write_rows(path, identity, len(self), encode)
 
 
 class _CacheSlice:
@@ -268,9 +268,9 @@ def main(config: EncodeConfig) -> int:
 
         trees = TreeCache.open(config.trees)
     options = config_to_json(config)
-    source = {"text": sentences.sha256, "encoder": encoder.key, "version": __version__, "options": options}
+    identity = {"text": sentences.sha256, "encoder": encoder.key, "version": __version__, "options": options}
     start = time.perf_counter()
-    count = sentences.write_vectors(vector_file, encoder, source, trees=trees, normalize=config.normalize)
+    count = sentences.write_vectors(vector_file, encoder, identity, trees=trees, normalize=config.normalize)
     seconds = time.perf_counter() - start
     write_json(options_file, options)
     rows, dim = np.load(vector_file, mmap_mode="r").shape

@@ -170,16 +170,16 @@ class Collection:
     def load_or_encode(cls, corpus: SentenceInput, encoder: "OpenedEncoder") -> Self:
         """Read the vectors of a corpus from ``runs/vectors``, or encode it; text, model and version count."""
         # The encoder's key leaves out the code of plugins.
-        source: dict[str, Any] = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
-        folder = Path(f"runs/vectors/search-{json_digest(source, 16)}")
+        identity: dict[str, Any] = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
+        folder = Path(f"runs/vectors/search-{json_digest(identity, 16)}")
         path = folder / "vectors.npy"
-        make_once(folder, source, [path.name], lambda: corpus.write_vectors(path, encoder, source))
+        make_once(folder, identity, [path.name], lambda: corpus.write_vectors(path, encoder, identity))
         vectors_ND = read_array(path, 2)
         if len(corpus) < INDEXED_FROM or importlib.util.find_spec("faiss") is None:
             return cls(corpus, vectors_ND)
         from multiview.search_index import SearchIndex
 
-        return cls(corpus, vectors_ND, SearchIndex.load_or_build(vectors_ND, folder / "index", source))
+        return cls(corpus, vectors_ND, SearchIndex.load_or_build(vectors_ND, folder / "index", identity))
 
     def search(self, queries_QD: NDArray[np.floating], *, top_k: int) -> list[list[Hit]]:
         """Return the nearest rows of each query; candidates of an index are scored by the vectors."""

@@ -43,10 +43,13 @@ class SearchIndex:
         self.index = index
 
     @classmethod
-    def load_or_build(cls, vectors_ND: NDArray[np.float32], folder: Path, source: Mapping[str, Any]) -> Self:
-        """Read the index of vectors from a folder, or build and write it; ``source`` decides the vectors."""
+    def load_or_build(
+        cls, vectors_ND: NDArray[np.float32], folder: Path, identity: Mapping[str, Any]
+    ) -> Self:
+        """Read the index of vectors from a folder, or build and write it, if it has another ``identity``."""
         path, recipe = folder / "vectors.faiss", _factory_string(*vectors_ND.shape)
-        make_once(folder, {**source, "recipe": recipe}, [path.name], lambda: _write(path, recipe, vectors_ND))
+        identity = {**identity, "recipe": recipe}
+        make_once(folder, identity, [path.name], lambda: _write(path, recipe, vectors_ND))
         return cls(path)
 
     def candidates(self, queries_QD: NDArray[np.floating], top_k: int) -> Iterator[NDArray[np.int64]]:

@@ -22,7 +22,7 @@ from runtime.files import LOCK, fsync_path, lock_folder, read_json, read_record,
 NEW, NEXT, OLD = ".change.new", ".change.next", ".change.old"
 OWN_NAMES = frozenset({LOCK, NEW, NEXT, OLD})
 """Names that this package uses in any output folder."""
-SOURCE = "source.json"
+IDENTITY_FILE = "source.json"
 """The record of what the files of a folder were made from; see :func:`make_once`."""
 
 
@@ -46,27 +46,27 @@ def refuse_others(folder: Path, *keys: str) -> None:
 
 
 def make_once(
-    folder: Path, source: Mapping[str, Any], files: Sequence[str], make: Callable[[], object]
+    folder: Path, identity: Mapping[str, Any], files: Sequence[str], make: Callable[[], object]
 ) -> None:
-    """Call ``make``, which writes the files of a folder, unless they lie there whole, of the same source.
+    """Call ``make``, which writes the files of a folder, unless they lie there whole, of the same identity.
 
-    ``source`` are JSON values that decide the files. Of runs that need them at once, one makes them.
+    ``identity`` are JSON values that decide the files. Of runs that need them at once, one makes them.
     """
 
     def is_made() -> bool:
         try:
-            record = read_record(folder / SOURCE, files)
+            record = read_record(folder / IDENTITY_FILE, files)
         except UserError:
             return False
-        return record == {**source, "files": record["files"]}
+        return record == {**identity, "files": record["files"]}
 
     if not is_made():
         with lock_folder(folder, option="folder for it", wait=True):
             if not is_made():
                 # Removed first: if this process is killed, the folder must not look complete.
-                (folder / SOURCE).unlink(missing_ok=True)
+                (folder / IDENTITY_FILE).unlink(missing_ok=True)
                 make()
-                write_record(folder / SOURCE, source, files)
+                write_record(folder / IDENTITY_FILE, identity, files)
 
 
 @contextlib.contextmanager

@@ -25,12 +25,12 @@ PIECE = 8192
 
 
 def write_rows(
-    path: Path, source: Mapping[str, Any], count: int, rows_of: Callable[[int, int], "NDArray[np.float32]"]
+    path: Path, identity: Mapping[str, Any], count: int, rows_of: Callable[[int, int], "NDArray[np.float32]"]
 ) -> int:
     """Write ``count`` rows [count, D] to a ``.npy`` file and return how many were computed now.
 
-    ``rows_of(first, stop)`` computes rows; ``source`` are JSON values that decide them. Few rows are computed
-    and written at once.
+    ``rows_of(first, stop)`` computes rows; ``identity`` are JSON values that decide them. Few rows are
+    computed and written at once.
     """
     if count <= PIECE:
         write_array(path, rows_of(0, count))
@@ -38,9 +38,9 @@ def write_rows(
     import numpy as np
 
     partial, record_path = (path.with_name(f"{path.name}{end}") for end in (".part", ".part.json"))
-    source = {**source, "count": count}
+    identity = {**identity, "count": count}
     with _opened(partial) as stream:
-        done, size = _done(record_path, source, partial)
+        done, size = _done(record_path, identity, partial)
         stream.truncate(size)
         stream.seek(size)
         with progress(total=count, initial=done, description=f"write {path.name}") as bar:
@@ -52,7 +52,7 @@ def write_rows(
                 stream.write(rows.tobytes())
                 stream.flush()
                 os.fsync(stream.fileno())
-                write_record(record_path, {**source, "rows": first + len(rows), "bytes": stream.tell()})
+                write_record(record_path, {**identity, "rows": first + len(rows), "bytes": stream.tell()})
                 bar.update(len(rows))
         os.replace(partial, path)
     fsync_path(path.parent)
@@ -72,14 +72,14 @@ def _opened(partial: Path) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def _done(record_path: Path, source: Mapping[str, Any], partial: Path) -> tuple[int, int]:
-    """Return the rows and bytes of a part that are whole and of this source; (0, 0) if none are."""
+def _done(record_path: Path, identity: Mapping[str, Any], partial: Path) -> tuple[int, int]:
+    """Return how many rows and bytes of a partial file are whole and of this identity; (0, 0) if none are."""
     try:
         record = read_record(record_path)
         rows, size = int(record.pop("rows")), int(record.pop("bytes"))
     except (UserError, LookupError, TypeError, ValueError):
         return 0, 0
-    return (rows, size) if record == source and partial.stat().st_size >= size else (0, 0)
+    return (rows, size) if record == identity and partial.stat().st_size >= size else (0, 0)
 
 
 def check_room(path: Path, size: int) -> None:

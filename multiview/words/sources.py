@@ -141,7 +141,7 @@ class WordSource:
         dim = self.options.dim
         token_count = sum(row.tokens for row in self.trees.rows)
         passes = min(max(PASSES["words"] // max(token_count, 1), PASSES["least"]), PASSES["most"])
-        source = {**self._record(), **SKIP_GRAM, "seed": self.seed, "passes": passes}
+        identity = {**self._record(), **SKIP_GRAM, "seed": self.seed, "passes": passes}
 
         def read() -> Iterator[tuple[str, Float]]:
             if not words:
@@ -159,7 +159,8 @@ class WordSource:
                 yield word, np.asarray(model.wv[word], dtype=np.float32)
 
         summary = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
-        return convert_once(self.cache / f"{TRAIN}-{json_digest(source, 8)}", source, read, TRAIN, summary)
+        vector_folder = self.cache / f"{TRAIN}-{json_digest(identity, 8)}"
+        return convert_once(vector_folder, identity, read, TRAIN, summary)
 
     def _distilled_vectors(self) -> WordVectors:
         words, counts_W = self._corpus_words()
@@ -167,7 +168,7 @@ class WordSource:
         model_name = self.spec.removeprefix(DISTIL)
         folder = encoder_folder(model_name)
         digest = input_hash(folder, list_files(folder, MODEL_SUFFIXES))
-        source = {**self._record(), "model": digest}
+        identity = {**self._record(), "model": digest}
 
         def read() -> Iterator[tuple[str, Float]]:
             model = load_pretrained(str(folder), all_modules=True, device=str(pick_device(self.device)))
@@ -188,7 +189,8 @@ class WordSource:
             f"words of the corpus as `{model_name}` encodes them one by one (SHA-256 {digest[:16]}), PCA to "
             f"{dim} dimensions, weights a / (a + p)"
         )
-        return convert_once(self.cache / f"distil-{json_digest(source, 8)}", source, read, self.spec, summary)
+        vector_folder = self.cache / f"distil-{json_digest(identity, 8)}"
+        return convert_once(vector_folder, identity, read, self.spec, summary)
 
 
 def _builtin_vectors(dim: int, cache: Path) -> WordVectors:
@@ -205,8 +207,8 @@ def _builtin_vectors(dim: int, cache: Path) -> WordVectors:
         yield from zip(words, vectors_WE, strict=True)
 
     summary = f"{len(words):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
-    source = {"model": BUILTIN_FOLDER.name, "dim": dim}
-    return convert_once(cache / f"{BUILTIN_FOLDER.name}-{dim}", source, read, BUILTIN_WORDS, summary)
+    identity = {"model": BUILTIN_FOLDER.name, "dim": dim}
+    return convert_once(cache / f"{BUILTIN_FOLDER.name}-{dim}", identity, read, BUILTIN_WORDS, summary)
 
 
 def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:

@@ -72,28 +72,28 @@ def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAUL
             f"{path}: no such file; it wants GloVe, word2vec or fastText vectors, or distil:FOLDER"
         )
     stat = path.stat()
-    source = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
+    identity = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
     read_pairs = _read_binary if stem(path).endswith(".bin") else _read_text
     # The path's digest keeps apart two files of the same name.
     folder = cache / f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     summary = f"the vectors of `{path.name}`"
-    return convert_once(folder, source, lambda: islice(read_pairs(path), limit), str(path), summary)
+    return convert_once(folder, identity, lambda: islice(read_pairs(path), limit), str(path), summary)
 
 
 def convert_once(
     folder: Path,
-    source: Mapping[str, object],
+    identity: Mapping[str, object],
     read: Callable[[], Iterable[tuple[str, Float]]],
     spec: str,
     summary: str,
 ) -> WordVectors:
     """Open the vectors of a folder (plus ``.vectors``), which ``read`` makes unless it has them.
 
-    ``read`` gives words and vectors [E], most frequent first. ``source`` are the JSON values that decide
+    ``read`` gives words and vectors [E], most frequent first. ``identity`` are the JSON values that decide
     these; ``spec`` is what the user called them, and ``summary`` describes them in a model card.
     """
     folder = folder.with_name(f"{folder.name}.vectors")
-    make_once(folder, source, (VECTORS, WORDS), lambda: _convert(read(), folder, spec))
+    make_once(folder, identity, (VECTORS, WORDS), lambda: _convert(read(), folder, spec))
     vectors, words = read_array(folder / VECTORS, 2), read_words(folder / WORDS)
     if len(words) != len(vectors):
         raise UserError(f"{folder}: {len(words)} words, {len(vectors)} vectors; delete it to convert again")
