@@ -1,23 +1,24 @@
-"""What a training run is: frozen dataclasses, one per part of the program, and the presets.
+"""What a training run is: frozen dataclasses for each of the two programs and its parts, and the presets.
 
-Each part reads only its own group, whose name an option carries on the command line: ``--encoder.dim 128``.
+:class:`ContinueConfig` goes on from a model, :class:`NewViewsConfig` trains new views from nothing; both are
+a :class:`TrainConfig`. The command line takes the options of either (:class:`TrainOptions`), and ``--start``
+says which program they are for. Each part reads only its own group, whose name an option carries:
+``--encoder.dim 128``.
 
-By default training goes on from ``builtin``; the options of words and encoders are then the start's, and are
-refused. With ``--start none`` they hold, and their defaults, as those of the rest, are the preset ``laptop``,
-which learns within minutes on two cores: recurrent weights so small
-that a tree starts as a weighted bag of words, tables and input weights equal in all views so that these match
-each other from the start, and dropout of words, because small corpora are learned by heart. The other presets
-are files in ``multiview/presets``: ``paper`` is the system of Simoulin & Crabbé 2021 with the source of each
-value, ``gpu`` has the paper's sizes and settings that suit a GPU. Imports no torch.
+The defaults are the preset ``laptop``. Its new views learn within minutes on two cores: recurrent weights are
+so small that a tree starts as a weighted bag of words, tables and input weights equal in all views so that
+these match each other from the start, and words are dropped, because small corpora are learned by heart. The
+other presets are files in ``multiview/presets``: ``paper`` is the system of Simoulin & Crabbé 2021 with the
+source of each value, ``gpu`` has the paper's sizes and settings that suit a GPU. Imports no torch.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge
 
@@ -110,7 +111,7 @@ class EncoderConfig:
 
 @configuration
 class ObjectiveConfig:
-    """Options of the contrastive loss: what it compares, and how."""
+    """Options of the contrast between new views: what it compares, and how."""
 
     boundary: Boundary = "document"
     """Whether neighbours must share a document."""
@@ -125,6 +126,14 @@ class ObjectiveConfig:
     """Weight of the same-sentence term."""
     teacher: Path | None = None
     """A sentence encoder's vectors to learn from: a .npy of one row per sentence of the trees."""
+
+
+@configuration
+class MeaningConfig:
+    """Options of the loss by which a model goes on: the weights of its terms."""
+
+    boundary: Boundary = "document"
+    """Whether neighbours must share a document."""
     views: NotNegative = 1.0
     """With --start: weight of the contrast between views."""
     meaning: NotNegative = 1.0
@@ -165,34 +174,17 @@ class LoopConfig:
 
 @configuration
 class TrainConfig:
-    """Options of ``python -m multiview.train``; in Python, :func:`preset` gives those of a preset."""
+    """Options of both programs of ``python -m multiview.train``."""
 
     preset: str = LAPTOP
     """laptop, paper, gpu, or a TOML."""
-    start: str = BUILTIN
-    """Model to go on from: a folder, builtin, or none, which trains new views (dep,const by default) and
-    takes the options of words, tables and encoders. The new model has the start's licence."""
     views: str = ""
     """Views to train; by default all of the start's that have weights. Others join it; none trains its
     read-out alone. Without a start two or more, of which one may be named twice."""
     trees: Path | None = None
     """A tree cache; None: the only one, or none where there are pairs."""
-    pairs: tuple[Path, ...] = ()
-    """With --start: files of pairs to learn from, in place of a text or, with --trees, beside it. TSV, CSV or
-    JSON Lines with the columns anchor, positive, negative, or sentence1, sentence2, score."""
-    validation: Path | None = None
-    """Pairs that validate; by default a tenth of --pairs."""
     queries: Path | None = None
     """Table of query and relevant sentence, by which search is measured before and after."""
-    words: Literal["trained", "tuned", "fixed", "both"] | None = None
-    """Words are trained from nothing, tuned from --vectors on, or fixed as these; both gives two models,
-    NAME/trained and NAME/fixed. None: fixed if --vectors names some, else trained."""
-    vectors: str = BUILTIN_WORDS
-    """builtin (words of the encoder in the package; the model's licence is CC BY-SA 4.0), none, a file,
-    distil:MODEL (words as a sentence-transformers model encodes them), train (skip-grams of the corpus)."""
-    beside: Literal["words", "nothing"] | None = None
-    """What stands beside the views: the mean of their words, or nothing. None: the words where that finds
-    more neighbours on the validation set."""
     name: str = ""
     """Name of the model; by default views and preset."""
     output: Path = Path("runs/models")
@@ -203,56 +195,31 @@ class TrainConfig:
     """auto: a GPU if there is one."""
     seed: Seed = 0
     """Seed of the weights and of the order of segments."""
-    table: TableConfig = TableConfig()
-    """Words and their tables."""
-    encoder: EncoderConfig = EncoderConfig()
-    """The encoder of each view."""
-    objective: ObjectiveConfig = ObjectiveConfig()
-    """The contrastive loss."""
     loop: LoopConfig = LoopConfig()
     """Steps and how they are computed."""
+
+    default_epochs: ClassVar[int] = 3
+    default_rate: ClassVar[float] = 5e-4
 
     @property
     def view_list(self) -> list[str]:
         """The names of the views in their order."""
-        views = self.views or ("" if self.goes_on else "dep,const")
-        return [view.strip() for view in views.split(",") if view.strip() and views != NO_VIEWS]
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether training goes on from a model."""
-        return self.start != NO_START
+        return [view.strip() for view in self.views.split(",") if view.strip() and self.views != NO_VIEWS]
 
     @property
     def epochs(self) -> int:
         """The number of passes."""
-        return self.loop.epochs or (3 if self.goes_on else 8)
+        return self.loop.epochs or self.default_epochs
 
     @property
     def learning_rate(self) -> float:
         """The peak rate."""
-        return self.loop.learning_rate or (5e-4 if self.goes_on else 1e-3)
-
-    @property
-    def meaning_objective(self) -> ObjectiveConfig:
-        """The loss where training goes on, with its temperature and the weight of what meanings were.
-
-        A text has far more positives than a file of pairs, and they say less of what is alike. A few pairs
-        are soon learned by heart, which a higher temperature delays.
-        """
-        has_text = self.trees is not None or not self.pairs
-        keep, temperature = self.objective.keep, self.objective.temperature
-        if keep is None:
-            keep = 20.0 if has_text else 5.0
-        if temperature is None:
-            temperature = 0.05 if has_text else 0.1
-        return dataclasses.replace(self.objective, keep=keep, temperature=temperature)
+        return self.loop.learning_rate or self.default_rate
 
     @property
     def model_name(self) -> str:
         """The name, by default one of views and preset."""
-        subject = Path(self.start).name if self.goes_on else "-".join(self.view_list)
-        return self.name or f"{subject}-{Path(self.preset).stem}"
+        return self.name or f"{'-'.join(self.view_list)}-{Path(self.preset).stem}"
 
     @property
     def folder(self) -> Path:
@@ -260,9 +227,14 @@ class TrainConfig:
         return self.output / self.model_name
 
     @property
-    def words_mode(self) -> Literal["trained", "tuned", "fixed", "both"]:
-        """The choice of --words; without it words stay fixed if --vectors names some."""
-        return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
+    def models(self) -> Sequence[Self]:
+        """The configurations of the models that are trained, one after the other."""
+        return [self]
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether it learns from a text, whose trees are ``--trees``."""
+        return True
 
     def check(self) -> None:
         """Raise a UserError if values do not go together, or if the folder holds something else."""
@@ -272,11 +244,86 @@ class TrainConfig:
             refuse_others(self.folder, "views")
         if self.loop.patience and not self.loop.validation:
             raise UserError(f"--loop.patience {self.loop.patience}: needs --loop.validation above 0")
-        if self.goes_on:
-            self._check_start()
-            return
-        if self.pairs:
-            raise UserError("--pairs: needs a model to go on from; leave --start at builtin, or name one")
+
+
+@configuration
+class ContinueConfig(TrainConfig):
+    """A model goes on: its views and read-out learn from a text, from pairs, or from both."""
+
+    start: str = BUILTIN
+    """Model to go on from: a folder, builtin, or none, which trains new views (dep,const by default) and
+    takes the options of words, tables and encoders. The new model has the start's licence."""
+    pairs: tuple[Path, ...] = ()
+    """With --start: files of pairs to learn from, in place of a text or, with --trees, beside it. TSV, CSV or
+    JSON Lines with the columns anchor, positive, negative, or sentence1, sentence2, score."""
+    validation: Path | None = None
+    """Pairs that validate; by default a tenth of --pairs."""
+    objective: MeaningConfig = MeaningConfig()
+    """The contrastive loss."""
+
+    @property
+    def model_name(self) -> str:
+        """The name, by default one of start and preset."""
+        return self.name or f"{Path(self.start).name}-{Path(self.preset).stem}"
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether it learns from a text, alone or beside pairs."""
+        return self.trees is not None or not self.pairs
+
+    def check(self) -> None:
+        """Refuse what any training refuses, a view that is named twice, and pairs that validate none."""
+        super().check()
+        if len(set(self.view_list)) < len(self.view_list):
+            raise UserError(f"--views {self.views}: names a view twice; name each once")
+        if self.validation is not None and not self.pairs:
+            raise UserError(f"--validation {self.validation}: validates --pairs, and there are none")
+
+
+@configuration
+class NewViewsConfig(TrainConfig):
+    """New views learn from nothing, each by the contrast with the others, as in Simoulin & Crabbé 2021."""
+
+    words: Literal["trained", "tuned", "fixed", "both"] | None = None
+    """Words are trained from nothing, tuned from --vectors on, or fixed as these; both gives two models,
+    NAME/trained and NAME/fixed. None: fixed if --vectors names some, else trained."""
+    vectors: str = BUILTIN_WORDS
+    """builtin (words of the encoder in the package; the model's licence is CC BY-SA 4.0), none, a file,
+    distil:MODEL (words as a sentence-transformers model encodes them), train (skip-grams of the corpus)."""
+    beside: Literal["words", "nothing"] | None = None
+    """What stands beside the views: the mean of their words, or nothing. None: the words where that finds
+    more neighbours on the validation set."""
+    table: TableConfig = TableConfig()
+    """Words and their tables."""
+    encoder: EncoderConfig = EncoderConfig()
+    """The encoder of each view."""
+    objective: ObjectiveConfig = ObjectiveConfig()
+    """The contrastive loss."""
+
+    default_epochs: ClassVar[int] = 8
+    default_rate: ClassVar[float] = 1e-3
+
+    @property
+    def view_list(self) -> list[str]:
+        """The names of the views in their order."""
+        return super().view_list if self.views else ["dep", "const"]
+
+    @property
+    def words_mode(self) -> Literal["trained", "tuned", "fixed", "both"]:
+        """The choice of --words; without it words stay fixed if --vectors names some."""
+        return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
+
+    @property
+    def models(self) -> Sequence[Self]:
+        """This, or with ``--words both`` one of trained words and one of fixed ones."""
+        if self.words_mode != "both":
+            return [self]
+        modes: tuple[Literal["trained", "fixed"], ...] = ("trained", "fixed")
+        return [dataclasses.replace(self, words=mode, output=self.folder, name=mode) for mode in modes]
+
+    def check(self) -> None:
+        """Refuse what any training refuses, and views or words that cannot be trained."""
+        super().check()
         if not 2 <= len(self.view_list) <= MOST_VIEWS:
             views = f"--views {self.views[:80]}: {len(self.view_list)} of them"
             raise UserError(f"{views}; needs two to {MOST_VIEWS}, e.g. dep,const")
@@ -299,24 +346,45 @@ class TrainConfig:
                 f"a file or {DISTIL}MODEL"
             )
 
-    def _check_start(self) -> None:
-        """Refuse options that a start decides."""
-        defaults = options_of(TrainConfig())
+
+@configuration
+class ObjectiveOptions(MeaningConfig, ObjectiveConfig):
+    """Options of both losses."""
+
+
+@configuration
+class TrainOptions(NewViewsConfig, ContinueConfig):
+    """What the command line takes: the options of both programs, of which :meth:`program` chooses one."""
+
+    objective: ObjectiveOptions = ObjectiveOptions()
+    """The contrastive loss."""
+
+    def program(self) -> TrainConfig:
+        """Return that of the program that ``--start`` names; options of the other are a UserError."""
+        program = NewViewsConfig if self.start == NO_START else ContinueConfig
+        own, defaults = options_of(program()), options_of(TrainOptions())
         for name, value in options_of(self).items():
-            if name.startswith(OPTIONS_OF_NEW_VIEWS) and value != defaults[name]:
+            if name in own or value == defaults[name]:
+                continue
+            if self.start == NO_START:
                 raise UserError(
-                    f"--{name} {value}: is of new views, --start {self.start} has its own; give --start none"
+                    f"--{name}: needs a model to go on from; leave --start at builtin, or name one"
                 )
-        if self.validation is not None and not self.pairs:
-            raise UserError(f"--validation {self.validation}: validates --pairs, and there are none")
+            raise UserError(
+                f"--{name} {value}: is of new views, --start {self.start} has its own; give --start none"
+            )
+        loss = type(program.objective)
+        objective = loss(**_values(self.objective, loss))
+        return program(**{**_values(self, program), "objective": objective})
 
 
-def preset(name: str, **changes: Any) -> TrainConfig:
-    """Return the configuration of a preset, with some fields changed; the way to get one in Python.
+def _values(options: object, kind: type) -> dict[str, Any]:
+    """Return the values of those options that a configuration of a kind has, by their names."""
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
 
-    It is ``laptop``, ``paper``, ``gpu``, or a TOML file of options that differ from ``laptop``'s. A UserError
-    names a preset or file that does not exist, and a value that is wrong.
-    """
+
+def preset_options(name: str) -> TrainOptions:
+    """Return the options of a preset, as :func:`preset` takes them."""
     values: dict[str, Any] = {}
     if name != LAPTOP:
         path = PRESETS.get(name, Path(name))
@@ -328,8 +396,24 @@ def preset(name: str, **changes: Any) -> TrainConfig:
             raise UserError(f"--preset {name}: choose one of {names}, or give a TOML file") from None
         except ValueError as error:
             raise UserError(f"{path}: not TOML ({error})") from None
-    config = config_from_json(TrainConfig, {**values, "preset": name}, where=f"--preset {name}")
-    return dataclasses.replace(config, **changes)
+    return config_from_json(TrainOptions, {**values, "preset": name}, where=f"--preset {name}")
+
+
+def preset(name: str, **changes: Any) -> TrainConfig:
+    """Return the configuration of a preset, with some options changed; the way to get one in Python.
+
+    ``laptop`` goes on from a model, unless ``start="none"`` is given; ``paper`` and ``gpu`` train new views.
+    A TOML file has the options that differ from ``laptop``'s. A UserError names a preset or file that does
+    not exist, and a value that is wrong.
+    """
+    return dataclasses.replace(preset_options(name), **changes).program()
+
+
+def recorded_config(values: object, *, where: Path | str) -> TrainConfig:
+    """Rebuild the configuration that a model's folder records; a UserError names what is wrong in it."""
+    has_start = isinstance(values, dict) and "start" in values
+    program: type[TrainConfig] = ContinueConfig if has_start else NewViewsConfig
+    return config_from_json(program, values, where=where)
 
 
 def find_trees(trees: Path | None) -> Path:
@@ -344,27 +428,13 @@ def find_trees(trees: Path | None) -> Path:
     return caches[0]
 
 
-OPTIONS_OF_NEW_VIEWS = (
-    *("words", "vectors", "beside", "table.", "encoder.", "objective.denominator", "objective.score"),
-    *("objective.direction", "objective.same", "objective.teacher"),
-)
-"""Beginnings of the options that have no meaning where training goes on from a model."""
-OPTIONS_FREE_TO_CHANGE = (
-    "preset",
-    "trees",
-    "name",
-    "output",
-    "dry-run",
-    "device",
-    "queries",
-    "loop.max-minutes",
-)
+FREE_TO_CHANGE = ("preset", "trees", "name", "output", "dry-run", "device", "queries", "loop.max-minutes")
 """Options that do not change what the weights become, and the time limit: a resumed run may change them."""
 
 
 def options_of(config: TrainConfig) -> dict[str, Any]:
     """Return every value, as JSON, by its name on the command line, without the dashes in front."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"start": NO_START}  # unless it has one
     for name, value in config_to_json(config).items():
         if isinstance(value, dict):
             options |= {f"{name}.{option}": option_value for option, option_value in value.items()}
@@ -375,4 +445,4 @@ def options_of(config: TrainConfig) -> dict[str, Any]:
 
 def decisive_options(options: Mapping[str, Any]) -> dict[str, str]:
     """Return as text the options that determine the weights; a run that resumes must have the same."""
-    return {name: str(value) for name, value in options.items() if name not in OPTIONS_FREE_TO_CHANGE}
+    return {name: str(value) for name, value in options.items() if name not in FREE_TO_CHANGE}

@@ -22,13 +22,21 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from corpora.ranking.queries import QuerySet, read_queries, report_lines
-from multiview.config import LAPTOP, TrainConfig, find_trees, preset
+from multiview.config import (
+    LAPTOP,
+    ContinueConfig,
+    NewViewsConfig,
+    TrainConfig,
+    TrainOptions,
+    find_trees,
+    preset_options,
+)
 from parsing.costs import PAPER_SENTENCES, SAMPLE, paper_cost
 from runtime.cli import LOGGER, Command, Estimate, log_to
 from runtime.errors import MissingExtraError, UserError, collect_refusals, extra
@@ -40,7 +48,6 @@ if TYPE_CHECKING:
     from multiview.training.gradient import DistributedContext
     from multiview.training.trainer import Trainer
     from multiview.words.vectors import WordVectors
-    from parsing.trees.cache import TreeCache
 
 CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
 """Steps of a dry run, of which two are enough after so many seconds."""
@@ -51,14 +58,10 @@ def main(config: TrainConfig) -> int:
 
     Where the paper's data are missing, a dry run estimates its training from a sample before it is refused.
     """
-    checks = (
-        [config.check]
-        if config.pairs and config.trees is None
-        else [lambda: find_trees(config.trees), config.check]
-    )
-    problems = " | ".join(collect_refusals(*checks))
+    text_checks = [lambda: find_trees(config.trees)] if config.reads_text else []
+    problems = " | ".join(collect_refusals(*text_checks, config.check))
     if problems:
-        if config.dry_run and config.preset == "paper":
+        if isinstance(config, NewViewsConfig) and config.dry_run and config.preset == "paper":
             estimate_on_sample(config, problems)
         raise UserError(problems)
     with join_processes(config) as (config, distributed):
@@ -68,18 +71,10 @@ def main(config: TrainConfig) -> int:
 @contextlib.contextmanager
 def join_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, DistributedContext]]:
     """Join the processes of torchrun; yield the configuration with as many segments a step, or a multiple."""
-    from multiview.encoders.registry import trained_views
     from multiview.training.gradient import DistributedContext
 
-    views_to_train = trained_views(config.view_list)
-    # Refused before a corpus is read.
-    is_apart = len(views_to_train) < 2 or views_to_train != config.view_list[: len(views_to_train)]
-    if is_apart and not config.goes_on:
-        raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
     with contextlib.closing(DistributedContext.from_environment(config.device)) as distributed:
         segments, processes = config.loop.segments, distributed.world
-        if processes > 1 and config.pairs:
-            raise UserError("--pairs: one process at a time learns from them; start without torchrun")
         if segments % processes:
             raise UserError(f"--loop.segments {segments}: must be a multiple of the {processes} processes")
         if processes > 1 and not segments:
@@ -89,49 +84,57 @@ def join_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, Distribut
 
 def train(config: TrainConfig, distributed: DistributedContext) -> int:
     """Train the model, or both of them, in a folder that no other run writes to."""
-    from multiview.training.data import open_trees
-
-    reads_text = config.trees is not None or not config.pairs
-    cache, folder = open_trees(config.trees) if reads_text else None, config.folder
-    writes = distributed.first and not config.dry_run
-    with lock_folder(folder, option="--name or --output") if writes else contextlib.nullcontext():
-        if cache is None or config.words_mode != "both":
-            return train_one(config, cache, distributed)
-        for words in ("trained", "fixed"):
-            member_config = dataclasses.replace(config, words=words, output=folder, name=words)
-            code = train_one(member_config, cache, distributed)
-            if config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
+    models, writes = config.models, distributed.first and not config.dry_run
+    with lock_folder(config.folder, option="--name or --output") if writes else contextlib.nullcontext():
+        for model in models:
+            code = train_one(model, distributed)
+            if config.dry_run and len(models) > 1:  # that of fixed vectors takes less time, and writes them
                 print("two models   this is the one of trained words; the other takes at most as long")
             if code or config.dry_run:
                 return code
-        if distributed.first:
+        if len(models) > 1 and distributed.first:
             # One reading of the paper's 4,800 dimensions, which it does not explain: 2 models x 2 views.
-            print(f"model      {folder / 'trained'}+{folder / 'fixed'}, the name of both side by side")
+            both = "+".join(str(model.folder) for model in models)
+            print(f"model      {both}, the name of both side by side")
         return 0
 
 
-def train_one(config: TrainConfig, cache: TreeCache | None, distributed: DistributedContext) -> int:
+def train_one(config: TrainConfig, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
-    from multiview.training.trainer import Trainer
-
     # Read now, since what is bad would be found only after hours of training.
     queries = None if config.queries is None else read_queries(config.queries)
-    trainer = Trainer(config, cache, distributed)
+    trainer = open_trainer(config, distributed)
     if config.dry_run:
         dry_run(config, trainer)
         return 0
-    new_words = trainer.word_source.new_words() if distributed.first else None
+    word_source = trainer.recipe.word_source if distributed.first else None
+    new_words = word_source.new_words() if word_source else None
     with log_to(trainer.folder) as logger:
         logger.setLevel("INFO" if distributed.first else "ERROR")
-        why_these = "" if config.trees else ", the only tree cache under runs/trees"
-        if cache is not None:
-            logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", why_these)
+        if config.reads_text:
+            why_these = "" if config.trees else ", the only tree cache under runs/trees"
+            trees = trainer.recipe.trees
+            logger.info("trees      %s (%s sentences%s)", trees.folder, f"{len(trees):,}", why_these)
         code = trainer.run()
         if distributed.first:
             finish(trainer, None if code else new_words)
             if queries is not None and not code:
-                report_queries(queries, config)
+                report_queries(queries, [*trainer.recipe.before, str(trainer.folder)])
         return code
+
+
+def open_trainer(config: TrainConfig, distributed: DistributedContext | None = None) -> Trainer:
+    """Return what trains by the program that a configuration is of."""
+    from multiview.training.continued import ContinuedModel
+    from multiview.training.gradient import DistributedContext
+    from multiview.training.new_views import NewViews
+    from multiview.training.trainer import Trainer
+
+    distributed = distributed or DistributedContext()
+    if isinstance(config, NewViewsConfig):
+        return Trainer(config, NewViews(config, distributed), distributed)
+    assert isinstance(config, ContinueConfig)
+    return Trainer(config, ContinuedModel(config, distributed), distributed)
 
 
 def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
@@ -152,18 +155,16 @@ def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
         print(f"no curves.png: {error}", file=sys.stderr)
     print(f"model      {folder}")
     print(f"state      {trainer.end_reason or 'interrupted; the same command resumes'}")
-    if trainer.start is None:
-        print(f"words      {trainer.network.words.origin or 'trained from nothing'}")
+    print(f"words      {trainer.recipe.words}")
     print(f"trained    {position.step} steps, {position.sentences} sentences, {position.seconds:.0f} s")
-    for label, finding in trainer.card.verdict(position.first, position.best):
+    for label, finding in trainer.recipe.card.verdict(position.first, position.best):
         logging.getLogger(LOGGER).info("%-10s %s", label, finding)  # to the terminal and log.txt
 
 
-def report_queries(queries: QuerySet, config: TrainConfig) -> None:
-    """Print how well the model searches, beside its start and lexical search."""
+def report_queries(queries: QuerySet, names: Sequence[str]) -> None:
+    """Print how well models search, beside lexical search."""
     from multiview.model import MultiViewEncoder
 
-    names = [config.start, str(config.folder)] if config.goes_on else [str(config.folder)]
     encoders = {name: MultiViewEncoder.load(name) for name in names}
     vectors = {
         name: (encoder.encode(queries.queries), encoder.encode(queries.texts))
@@ -173,19 +174,17 @@ def report_queries(queries: QuerySet, config: TrainConfig) -> None:
         logging.getLogger(LOGGER).info("%-10s %s", label, finding)
 
 
-def estimate_on_sample(config: TrainConfig, problems: str) -> None:
+def estimate_on_sample(config: NewViewsConfig, problems: str) -> None:
     """Print what the paper's training would cost here, by parsing and training on a sample of books."""
     from corpora.registry import open_corpus
-    from multiview.training.trainer import Trainer
     from parsing.pipeline.driver import Worker, run_corpus
     from parsing.text_parser import load
-    from parsing.trees.cache import TreeCache
     from runtime.pool import Pool
 
     table = dataclasses.replace(config.table, expand=0)
     config = dataclasses.replace(config, words="trained", table=table)
     config.check()
-    with join_processes(config) as (config, distributed), tempfile.TemporaryDirectory() as folder:
+    with join_processes(config) as (sampled, distributed), tempfile.TemporaryDirectory() as folder:
         print(problems, "What it would cost is estimated from a sample.", sep="\n", flush=True)
         workers = available_cores()
         parsing = paper_cost(workers)
@@ -196,13 +195,17 @@ def estimate_on_sample(config: TrainConfig, problems: str) -> None:
             "trees": f"{parsing.facts['disk']} on disk",
         }
         run_corpus(open_corpus("books", limit=SAMPLE), Path(folder), Pool(Worker, load))
-        dry_run(config, Trainer(config, TreeCache.open(folder), distributed), facts)
+        trainer = open_trainer(dataclasses.replace(sampled, trees=Path(folder)), distributed)
+        dry_run(config, trainer, facts, config.table.size)
 
 
-def dry_run(config: TrainConfig, trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
+def dry_run(
+    config: TrainConfig, trainer: Trainer, facts: Mapping[str, str] | None = None, table_size: int = 0
+) -> None:
     """Print what a run would do and how long it would take, from a few real steps; write nothing.
 
-    With ``facts``, lines to print in place of that on the cache, it is scaled up to the paper's data.
+    With ``facts``, lines to print in place of that on the cache, it is scaled up to the paper's data, of
+    which each table has ``table_size`` words.
     """
     import torch
 
@@ -214,21 +217,19 @@ def dry_run(config: TrainConfig, trainer: Trainer, facts: Mapping[str, str] | No
     parameters = sum(parameter.numel() for parameter in network.parameters())
     if facts:
         steps = config.epochs * PAPER_SENTENCES / sentences
-        rows_not_in_sample = sum(
-            (config.table.size - len(table)) * table.shape[1] for table in network.words.tables
-        )
+        rows_not_in_sample = sum((table_size - len(table)) * table.shape[1] for table in network.words.tables)
         parameters += rows_not_in_sample
         memory_bytes += 16 * rows_not_in_sample  # float32: the weight, its gradient and two moments
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * steps_per_s)
-    held_out = trainer.text.validation_set.sentences if trainer.text else 0
-    counts = f"{len(trainer.cache)} sentences, {held_out} for validation"
+    trees, held_out = trainer.recipe.trees, trainer.recipe.parts[0].held_out
+    counts = f"{len(trees)} sentences, {held_out} for validation"
     estimate = Estimate(
         facts={
-            **(facts or {"cache": f"{trainer.cache.folder}: {counts}"}),
+            **(facts or {"cache": f"{trees.folder}: {counts}"}),
             "speed": f"{sentences * steps_per_s:,.0f} sentences/s",
             "device": f"{trainer.device}, {trainer.threads} threads",
-            "words": network.words.origin or "trained from nothing",
+            "words": trainer.recipe.words,
             "parameters": f"{parameters:,}",
             "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
             "disk": f"{4e-6 * parameters:,.1f} MB",
@@ -291,12 +292,12 @@ def plot_curves(folder: Path) -> None:
 
 
 cli = Command(
-    TrainConfig,
-    main,
+    TrainOptions,
+    lambda options: main(options.program()),
     "multiview.train",
     (__doc__ or "").split("\n\n")[0],
     kept_work="checkpoints are kept; the same command resumes",
-    defaults=lambda name: preset(name or LAPTOP),
+    defaults=lambda name: preset_options(name or LAPTOP),
     plugins=True,
 )
 

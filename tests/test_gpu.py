@@ -17,9 +17,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from multiview.config import TrainConfig, preset
+from multiview.config import NewViewsConfig, preset
 from multiview.encoders.registry import view_class
 from multiview.model import MultiViewEncoder
+from multiview.train import open_trainer
 from multiview.training.gradient import StepResult
 from multiview.training.trainer import READ_EVERY, Trainer
 from parsing.run import cli as parse
@@ -72,7 +73,7 @@ def assert_close(reference: Outputs, outputs: Outputs) -> None:
 
 def training_config(
     trees: TreeCache, output: Path, device: torch.device | str, **changes: object
-) -> TrainConfig:
+) -> NewViewsConfig:
     """A small run; groups of options are given as dictionaries."""
     loop = {"batch": 40, "segments": 1, "precision": "float32", "epochs": 50, "validation": 0}
     small = changed(
@@ -131,8 +132,8 @@ def test_losses(changes: dict[str, object], device: torch.device, trees: TreeCac
     """Metrics and gradients of a step. Hits may differ where two scores are equal, so losses are compared."""
     sides = []
     for place in ("cpu", device):
-        trainer = Trainer(training_config(trees, tmp_path, place, **changes), trees)
-        result = trainer.gradient(trainer.text.prepare(next(trainer.jobs())))
+        trainer = open_trainer(training_config(trees, tmp_path, place, **changes))
+        result = trainer.gradient(next(trainer.jobs())())
         gradients = [p.grad for p in trainer.network.parameters() if p.grad is not None]
         losses = result.metrics[: (len(result.metrics) + 1) // 2]
         sides.append((losses, [*gradients, *result.row_gradients]))
@@ -142,9 +143,9 @@ def test_losses(changes: dict[str, object], device: torch.device, trees: TreeCac
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning")
 def test_a_step_waits_for_nothing(device: torch.device, trees: TreeCache, tmp_path: Path) -> None:
     """By torch's own watch, on CUDA alone. The first steps compile kernels and fill the allocator."""
-    trainer = Trainer(training_config(trees, tmp_path, device), trees)
+    trainer = open_trainer(training_config(trees, tmp_path, device))
     jobs = trainer.jobs()
-    steps, unread = [trainer.text.prepare(next(jobs)) for _ in range(4)], list[StepMetrics]()
+    steps, unread = [next(jobs)() for _ in range(4)], list[StepMetrics]()
     for number, step in enumerate(steps):
         if device.type == "cuda":
             torch.cuda.set_sync_debug_mode("error" if number > 1 else "default")
@@ -163,7 +164,7 @@ def test_a_stopped_run_resumes_to_the_same_bits(
     for name, codes in (("whole", (0,)), ("resumed", (143, 0))):
         for code in codes:
             config = training_config(trees, tmp_path, device, name=name, loop={"max_steps": 6})
-            trainer = Trainer(config, trees)
+            trainer = open_trainer(config)
             if code:
                 stop_after_a_step(trainer)
             assert trainer.run() == code
@@ -185,10 +186,10 @@ def stop_after_a_step(trainer: Trainer) -> None:
 
 def test_memory_does_not_grow(device: torch.device, trees: TreeCache, tmp_path: Path) -> None:
     """Over 2,000 steps on a device, at most 1 MB there and 50 MB of the host."""
-    trainer = Trainer(training_config(trees, tmp_path, device), trees)
+    trainer = open_trainer(training_config(trees, tmp_path, device))
     step_count = 2000 if device.type == "cuda" else 40
     readings: list[tuple[int, int]] = []
-    steps = itertools.cycle(map(trainer.text.prepare, itertools.islice(trainer.jobs(), 20)))
+    steps = itertools.cycle([job() for job in itertools.islice(trainer.jobs(), 20)])
     for number in range(1, step_count + 1):
         metrics = trainer.update(trainer.gradient(next(steps)))
         if number % (step_count // 10) == 0:
@@ -224,8 +225,8 @@ def test_speed(trees: TreeCache, tmp_path: Path) -> None:
     for dim, precision in itertools.product((128, 1200, 2400), ("float32", "bfloat16")):
         sizes = {"table": {"dim": 300}, "encoder": {"dim": dim}}
         options = {**sizes, "views": "dep,const", "loop": {"batch": 400, "precision": precision}}
-        trainer = Trainer(training_config(trees, tmp_path, "cuda", **options), trees)
-        steps = [*map(trainer.text.prepare, itertools.islice(trainer.jobs(), 4))]
+        trainer = open_trainer(training_config(trees, tmp_path, "cuda", **options))
+        steps = [job() for job in itertools.islice(trainer.jobs(), 4)]
         turns = itertools.cycle(steps)
 
         unread: list[StepMetrics] = []

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
@@ -209,7 +209,8 @@ def test_a_finished_cell_is_computed_again_or_whole(tmp_path: Path, key: str, va
 
 def numbers(config: type[Any], group: str = ""):
     """Name, type, and a number far out, of every option that takes numbers."""
-    for name, hint in get_type_hints(config, include_extras=True).items():
+    hints = get_type_hints(config, include_extras=True)
+    for name, hint in [(field.name, hints[field.name]) for field in fields(config)]:
         if is_dataclass(hint):
             yield from numbers(hint, f"{group}{name}.")  # type: ignore[arg-type]
             continue

@@ -79,7 +79,7 @@ def _module_of(frame: FrameType | None) -> str:
 
 def main() -> None:
     """Follow the configurations of three commands, and print a line for each."""
-    from multiview.config import TrainConfig
+    from multiview.config import ContinueConfig
     from multiview.train import cli as train
     from parsing.run import ParseConfig
     from parsing.run import cli as parse
@@ -92,7 +92,7 @@ def main() -> None:
         os.chdir(folder)
         walks = {
             "parsing.run": (ParseConfig, parse, ["books", "--limit", str(SENTENCES), "--workers", "1"]),
-            "multiview.train": (TrainConfig, train, small),
+            "multiview.train": (ContinueConfig, train, small),
             "senteval_runner.run": (SentEvalConfig, score, ["runs/models/small", "--tasks", "Binding"]),
         }
         lines = [

@@ -9,7 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, options_of, preset
+from multiview.config import (
+    BUILTIN_WORDS,
+    NO_VECTORS,
+    ContinueConfig,
+    NewViewsConfig,
+    TrainConfig,
+    options_of,
+    preset_options,
+)
 from multiview.encoders.registry import BAG, plugin_modules
 from multiview.folder.files import BUILTIN, NO_CARD, Model, model_folder, parsers_of
 from parsing.trees.batch import ANNOTATIONS
@@ -25,7 +33,7 @@ def training_command(config: TrainConfig) -> str:
     for module in plugin_modules(config.view_list):
         arguments += ["--plugin", module]
     arguments += ["--preset", config.preset]
-    defaults = options_of(preset(config.preset))
+    defaults = options_of(preset_options(config.preset))
     for name, value in options_of(config).items():
         if name not in ("preset", "dry-run") and value != defaults[name]:
             arguments += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
@@ -35,7 +43,7 @@ def training_command(config: TrainConfig) -> str:
 class Card:
     """Writes how a model was trained, what that gained and what to try next."""
 
-    def __init__(self, config: TrainConfig, trees: TreeCache) -> None:
+    def __init__(self, config: NewViewsConfig, trees: TreeCache) -> None:
         self.name, self.folder = config.model_name, config.folder
         self.command = training_command(config)
         self.teacher = config.objective.teacher
@@ -151,15 +159,14 @@ class Card:
 class StartCard:
     """Writes how a model went on from another, what that gained, and whose licences count."""
 
-    def __init__(self, config: TrainConfig, trees: TreeCache, pairs: Sequence[str] = ()) -> None:
+    def __init__(self, config: ContinueConfig, trees: TreeCache) -> None:
         self.name, self.folder, self.start = config.model_name, config.folder, config.start
         self.command = training_command(config)
         self.trees = trees
-        is_text = config.trees is not None or not pairs
         licence = "CC BY-SA 4.0" if config.start == BUILTIN else f"see {config.start}/README.md"
         self.origins = [f"the start, `{config.start}` ({licence})"]
-        self.origins += [f"the text, `{trees.folder.name}`"] if is_text else []
-        self.origins += [f"the pairs, `{name}`" for name in pairs]
+        self.origins += [f"the text, `{trees.folder.name}`"] if config.reads_text else []
+        self.origins += [f"the pairs, `{name}`" for name in sorted(map(str, config.pairs))]
 
     def includes_words(self, _: Mapping[str, float]) -> bool:
         """Tell whether the mean of its words joins: it does not, the views are the start's."""

@@ -27,7 +27,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from corpora.characters import index_of_words, normalise_text
-from multiview.config import NO_START, TrainConfig
+from multiview.config import ContinueConfig, NewViewsConfig, recorded_config
 from multiview.encoders.meaning import sample_ranges
 from multiview.folder.files import Model, load_model, model_folder, model_record, model_sha256
 from multiview.model import MultiViewEncoder
@@ -35,7 +35,6 @@ from multiview.pretrained import Float
 from multiview.words.table import SIF_A, WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.trees.cache import TreeCache
-from runtime.cli import config_from_json
 from runtime.device import pick_device
 from runtime.errors import UserError, extra
 
@@ -180,7 +179,8 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
     them, from the configuration in the folder and the tree cache, whose word counts decide vocabulary and
     initial weighting.
     """
-    from multiview.training.trainer import Trainer
+    from multiview.training.gradient import DistributedContext
+    from multiview.training.new_views import NewViews
 
     folder = model_folder(model)
     trees = TreeCache.open(corpus)
@@ -190,19 +190,21 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
         raise UserError(f"{folder}: has no record of multiview.train, so its start cannot be made again")
     if record.training.get("trees") != trees.identity.get("content_sha256"):
         raise UserError(f"{trees.folder}: is not the tree cache that {folder} was trained on")
-    values = {"start": NO_START, **values}  # what was trained before there were starts
-    config = config_from_json(TrainConfig, values, where=folder / "config.json")
-    if config.goes_on:
+    config = recorded_config(values, where=folder / "config.json")
+    if isinstance(config, ContinueConfig):
         start = model_folder(config.start)
         if model_sha256(start) != record.training["start"]["sha256"]:
             raise UserError(f"{start}: is not as it was when {folder} went on from it")
         first_model = load_model(start)
     else:
+        assert isinstance(config, NewViewsConfig)
         # A teacher's part draws its weights after all others, so that the start is the same without it.
         objective = dataclasses.replace(config.objective, teacher=None)
+        config = dataclasses.replace(config, trees=corpus, device="cpu", objective=objective)
+        with_words = len(record.views) > len(config.view_list)
+        config = dataclasses.replace(config, beside="words" if with_words else "nothing")
         with torch.random.fork_rng(devices=[]):
-            trainer = Trainer(dataclasses.replace(config, device="cpu", objective=objective), trees)
-            network = trainer.network_to_keep(with_words=len(record.views) > len(config.view_list))
+            network = NewViews(config, DistributedContext()).network_to_keep({})
         first_model = Model(network, dict(record.parsers), record.corpus)
     return MultiViewEncoder(
         first_model,
@@ -218,7 +220,7 @@ def training_trees(folder: Path) -> Path | None:
     training = model_record(folder).training
     recorded_paths: list[Path] = []
     with contextlib.suppress(UserError):  # not of multiview.train
-        config = config_from_json(TrainConfig, training.get("config"), where=folder)
+        config = recorded_config(training.get("config"), where=folder)
         recorded_paths = [config.trees] if config.trees is not None else []
     for path in [*recorded_paths, *sorted(Path("runs/trees").glob("*"))]:
         with contextlib.suppress(UserError):  # no cache, or an unfinished one

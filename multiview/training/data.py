@@ -79,11 +79,6 @@ class Step:
     sentences: int
     """Number of sentences, over all processes."""
 
-    @property
-    def is_graded(self) -> bool:
-        """Whether its pairs have grades."""
-        return isinstance(self.segments[0].targets, Grades)
-
     def leaves(self, words: WordTable) -> list[Tensor]:
         """Return the vectors [U, E] per view, as leaves that receive gradients; fixed ones once, without."""
         if self.vectors is None:
@@ -208,11 +203,11 @@ class StepSource:
         network: ViewStack,
         *,
         boundary: Boundary,
-        finds_itself: bool,
         micro_batch: int,
-        dropout: float,
         seed: int,
         teacher: Float | None,
+        finds_itself: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         self.cache, self.teacher = cache, teacher
         self.words, self.encoders = network.words, network.encoder_list

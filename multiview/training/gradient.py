@@ -18,70 +18,40 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from multiview.config import EncoderConfig, ObjectiveConfig
-from multiview.encoders.registry import ViewStack, trained_views
+from multiview.encoders.registry import ViewStack
 from multiview.engines.plan import to_device
 from multiview.training.data import MicroBatch, Segment, Step
 from multiview.training.objective import MeaningObjective, Objective
-from multiview.words.table import WordTable
 from runtime.errors import UserError
 from runtime.training_state import adam_tensors, load_adam
-
-if TYPE_CHECKING:
-    from multiview.training.start import StartModel
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 
 
 class MultiViewNetwork(ViewStack):
-    """The views and their objective; a model folder keeps only the views.
-
-    With a ``start`` the views are its own, and perhaps new ones; only those that it names are trained, and
-    the read-out. Its words stay as they are.
-    """
+    """The views and their objective, which a program sets; a model folder keeps only the views."""
 
     objective: Objective | MeaningObjective
 
-    def __init__(
-        self,
-        views: Sequence[str],
-        words: WordTable,
-        encoder: EncoderConfig,
-        objective: ObjectiveConfig,
-        teacher_dim: int = 0,
-        start: StartModel | None = None,
-    ) -> None:
-        super().__init__(views, words, encoder, start.encoders if start else ())
-        contrasted = [place for place, view in enumerate(self.encoder_list) if not view.weightless]
-        if start is not None:
-            contrasted = [place for place in contrasted if views[place] in start.trained]
-        width = self.encoder_list[0].width
-        for view in (self.encoder_list[place] for place in contrasted):
+    def contrasted(self, trained: Collection[str]) -> list[int]:
+        """Return the places of the views that are trained, and so compared; they are as wide as the first."""
+        places = [place for place, view in enumerate(self.views) if view in trained]
+        width = self.widths[0]
+        for view in (self.encoder_list[place] for place in places):
             if view.width != width:
                 raise UserError(
                     f"view {view.name!r}: is {view.width} wide, the views that it is compared with {width}"
                 )
-        if start is None:
-            self.objective = Objective(trained_views(views), width, objective, self.dim, teacher_dim)
-            self.start_as_bags()
-            return
-        self.scale = start.model.network.scale if self.dim == start.model.network.dim else None
-        self.readout = start.readout_for(self.widths)
-        self.requires_grad_(False)
-        for module in (self.readout, *(self.encoder_list[place] for place in contrasted)):
-            if module is not None:
-                module.requires_grad_(True)
-        self.objective = MeaningObjective(self.readout, contrasted, objective)
+        return places
 
 
 @dataclass(frozen=True)
@@ -176,9 +146,7 @@ def step_gradient(
             weight.grad = part.view_as(weight).clone()
     row_gradients = [_gradient(leaf) for leaf in leaves if leaf.requires_grad]
     table_rows, row_gradients = distributed.sum_rows(step, row_gradients)
-    names = network.objective.metrics
-    if step.is_graded and isinstance(network.objective, MeaningObjective):
-        names = network.objective.grade_metrics
+    names = network.objective.metrics_of(step.segments[0].targets)
     return StepResult(table_rows, row_gradients, distributed.sum(torch.stack(sums).sum(0)) * scale, names)
 
 
@@ -224,7 +192,9 @@ def _gradient(leaf: Tensor) -> Tensor:
 class Optimiser:
     """Applies Adam to a network's dense parameters and word tables, but for those that need no gradient."""
 
-    def __init__(self, network: MultiViewNetwork, *, table_rate: float, table_update: str) -> None:
+    def __init__(
+        self, network: MultiViewNetwork, *, table_rate: float = 1.0, table_update: str = "dense"
+    ) -> None:
         self.tables = [table for table in network.words.tables if table.requires_grad]
         self.table_rate = table_rate
         ids_of_tables = set(map(id, self.tables))

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 
-from multiview.config import Boundary, Denominator, ObjectiveConfig
+from multiview.config import Boundary, Denominator, MeaningConfig, ObjectiveConfig
 from multiview.encoders.meaning import Readout
 from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
@@ -211,6 +211,10 @@ class Objective(nn.Module):
         """The loss, that of each pair and of each term without its weight, and how often the best candidate
         is a neighbour."""
 
+    def metrics_of(self, _: Targets | Grades) -> list[str]:
+        """Return the names of what is measured of a batch with such targets."""
+        return self.metrics
+
     def forward(
         self, features: Sequence[Tensor], targets: Targets, teacher_BK: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -269,7 +273,7 @@ class MeaningObjective(nn.Module):
         config: the terms' weights, ``keep`` among them.
     """
 
-    def __init__(self, readout: Readout | None, places: Sequence[int], config: ObjectiveConfig) -> None:
+    def __init__(self, readout: Readout | None, places: Sequence[int], config: MeaningConfig) -> None:
         super().__init__()
         self.readout, self.places = readout, list(places)
         assert config.keep is not None and config.temperature is not None
@@ -280,8 +284,10 @@ class MeaningObjective(nn.Module):
         self.weights |= {"meaning": config.meaning, "kept": config.keep}
         self.metrics = ["loss", *(f"loss/{name}" for name in self.weights), "accuracy@1/meaning"]
         """The loss, each term without its weight, and how often the best candidate is a positive."""
-        self.grade_metrics = ["loss", "loss/grades", "loss/kept"]
-        """The same where pairs are graded."""
+
+    def metrics_of(self, targets: Targets | Grades) -> list[str]:
+        """Return the names of what is measured of a batch with such targets."""
+        return ["loss", "loss/grades", "loss/kept"] if isinstance(targets, Grades) else self.metrics
 
     def meaning(self, features: Sequence[Tensor]) -> Tensor:
         """Return what cosines are taken of, [B, K] at length 1; features are [B, D] per view."""

@@ -8,8 +8,8 @@ Legend of dimension suffixes: B sentences of a step, P pairs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,6 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from corpora.training_pairs import Example, PairSet, connected_groups, read_training_pairs, text_key
-from multiview.config import TrainConfig
 from multiview.folder.reading import SentenceReader
 from multiview.folder.sentence_trees import parse_sentences
 from multiview.training.data import Step, StepSource, move_to_device
@@ -35,24 +34,15 @@ HELD_OUT_SHARE = 0.1
 PAIR_TREES = Path("runs/pairs")
 
 
-@dataclass(frozen=True)
-class PairJob:
-    """A step that is still to be read: rows of the training pairs."""
-
-    rows: NDArray[np.int64]
-
-
-def read_pair_sets(config: TrainConfig) -> tuple[PairSet, PairSet] | None:
-    """Read ``--pairs``: those to train on and those held out, without a sentence in common; None if none."""
-    if not config.pairs:
-        return None
-    pairs = read_training_pairs(config.pairs)
-    if config.validation is None:
-        training, held_out = pairs.split(HELD_OUT_SHARE, config.seed)
+def read_pair_sets(files: Sequence[Path], validation: Path | None, seed: int) -> tuple[PairSet, PairSet]:
+    """Read ``--pairs``: those to train on and those held out, without a sentence in common."""
+    pairs = read_training_pairs(files)
+    if validation is None:
+        training, held_out = pairs.split(HELD_OUT_SHARE, seed)
     else:
-        held_out = read_training_pairs([config.validation])
+        held_out = read_training_pairs([validation])
         if held_out.is_graded != pairs.is_graded:
-            raise UserError(f"--validation {config.validation}: needs the columns of --pairs")
+            raise UserError(f"--validation {validation}: needs the columns of --pairs")
         training = pairs.without(held_out)
     has_one_grade = any(pairs.is_graded and len(part.grades) < 2 for part in (training, held_out))
     if len(training) < 2 or has_one_grade:
@@ -82,37 +72,37 @@ class PairSteps:
         self,
         sets: tuple[PairSet, PairSet],
         source: StepSource,
+        objective: MeaningObjective,
         *,
         batch: int,
-        seed: int,
         device: torch.device,
     ) -> None:
-        self.training, self.held_out = sets
-        self.source, self.seed, self.device = source, seed, device
+        self.training, self.validation = sets
+        self.source, self.objective, self.device = source, objective, device
         self.rows_per_step = max(batch // 2, 2)
         grades = [grade for grade in self.training.grades if grade is not None] or [0.0, 1.0]
         self.grade_range = min(grades), max(grades)
         self.sha256 = json_digest([pairs.sha256 for pairs in sets], 64)
         self.row_of_text = {text: row for row, text in enumerate(_distinct_texts(sets))}
         self.groups = connected_groups(example.sentences[:2] for pairs in sets for example in pairs.examples)
-        blocks = range(0, len(self.held_out), self.rows_per_step)
+        blocks = range(0, len(self.validation), self.rows_per_step)
         self.validation_steps = [
-            self._step(self.held_out.examples[b : b + self.rows_per_step]) for b in blocks
+            self._step(self.validation.examples[b : b + self.rows_per_step]) for b in blocks
         ]
+        self.held_out = sum(step.sentences for step in self.validation_steps)
 
-    def of_epoch(self, epoch: int) -> list[PairJob]:
-        """List the steps of an epoch; a last one of a single row is left out."""
-        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.training))
+    def of_epoch(self, epoch: int) -> list[Callable[[], Step]]:
+        """List the steps of an epoch, read when they are called; a last one of a single row is left out."""
+        order = np.random.default_rng([self.source.seed, epoch]).permutation(len(self.training))
         starts = range(0, len(order), self.rows_per_step)
         rows_of_steps = [order[start : start + self.rows_per_step] for start in starts]
-        return [PairJob(rows) for rows in rows_of_steps if len(rows) > 1]
+        return [partial(self.prepare, rows) for rows in rows_of_steps if len(rows) > 1]
 
-    def prepare(self, job: PairJob) -> Step:
+    def prepare(self, rows: NDArray[np.int64]) -> Step:
         """Read and plan a step, and queue its copy to the device."""
-        step: Step = move_to_device(
-            self._step([self.training.examples[row] for row in job.rows]), self.device
-        )
-        return step
+        step = self._step([self.training.examples[row] for row in rows])
+        step_on_device: Step = move_to_device(step, self.device)
+        return step_on_device
 
     def _step(self, examples: Sequence[Example]) -> Step:
         texts = list(dict.fromkeys(text for example in examples for text in example.sentences))
@@ -131,7 +121,6 @@ class PairSteps:
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
         """Measure the held-out pairs: loss, and accuracy@1 or, of grades, Spearman's correlation."""
-        assert isinstance(network.objective, MeaningObjective)
         anchors, sums, cosines = 0, torch.zeros(()), []
         for step_on_host in self.validation_steps:
             step: Step = move_to_device(step_on_host, self.device)
@@ -139,19 +128,18 @@ class PairSteps:
             (batch,) = segment.micro_batches
             with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
                 features = network.encode(batch.tokens, batch.plans, step.leaves(network.words))
-            sums = sums.to(self.device) + network.objective(features, segment.targets, segment.teacher)[1]
+            sums = sums.to(self.device) + self.objective(features, segment.targets, segment.teacher)[1]
             anchors += step.anchors
             if isinstance(segment.targets, Grades):
-                meaning = network.objective.meaning(features)
-                cosines.append(_cosines(meaning, segment.targets))
-        names = network.objective.grade_metrics if cosines else network.objective.metrics
+                cosines.append(_cosines(self.objective.meaning(features), segment.targets))
+        names = self.objective.metrics_of(segment.targets)
         scores = dict(zip((f"pairs/{name}" for name in names), (sums / anchors).tolist(), strict=True))
         if cosines:
-            grades = [example.grade for example in self.held_out.examples]
+            grades = [example.grade for example in self.validation.examples]
             cosine_P = torch.cat(cosines).cpu()
             varies = bool(cosine_P.min() < cosine_P.max())  # else there is no correlation
             scores["pairs/spearman"] = float(spearmanr(cosine_P, grades).statistic) if varies else 0.0
-        return scores
+        return {**scores, "loss": scores["pairs/loss"]}
 
 
 def _distinct_texts(sets: Sequence[PairSet]) -> list[str]:

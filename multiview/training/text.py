@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import fmean
 
 import numpy as np
@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from multiview.config import LoopConfig
-from multiview.encoders.meaning import Scale, SentenceRange
+from multiview.encoders.meaning import SentenceRange, sample_ranges
 from multiview.training.data import Split, Step, StepSource, cut_span, move_to_device
 from multiview.training.gradient import DistributedContext, MultiViewNetwork
-from multiview.training.objective import MeaningObjective, neighbour_recall
+from multiview.training.objective import neighbour_recall
+from parsing.trees.batch import Batch
 
 AHEAD = 4
 """Steps that are read and planned before they are taken: reading and planning 400 sentences takes
@@ -23,95 +24,75 @@ milliseconds, a training step at the paper's size takes seconds, and numba and H
 lock, so that one thread is enough."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """A step that is still to be read and taken."""
-
-    epoch: int
-    segments: list[SentenceRange]
+Compared = Callable[[Sequence[Sequence[Tensor]], Sequence[Tensor]], dict[str, Tensor]]
+"""Makes of each step's features per view and words' means, [B, W], the vectors [N, D] of each recall@1."""
 
 
 class TextSteps:
-    """The training sentences of a text in steps of segments, of which each process prepares its part."""
+    """The training sentences of a text in steps of segments, of which each process prepares its part.
+
+    The validation sentences are read and planned once: later only the loader's thread uses the cache.
+    """
 
     def __init__(
         self,
         source: StepSource,
         loop: LoopConfig,
-        *,
-        seed: int,
+        compared: Compared,
         distributed: DistributedContext,
         device: torch.device,
     ) -> None:
-        self.source, self.seed, self.distributed, self.device = source, seed, distributed, device
+        self.source, self.compared, self.distributed, self.device = source, compared, distributed, device
         self.batch, self.segments_per_step = loop.batch, loop.segments or 1
         self.split = Split.of(source.documents, loop.validation, loop.batch)
-        self.validation_set = ValidationSet(source, self.split.validation, loop.batch)
+        spans = self.split.validation
+        pieces = [piece for span in spans for piece in cut_span(*span, loop.batch, shortest=2)]
+        self.validation_steps: list[Step] = [source.prepare([piece]) for piece in pieces]
+        numbers = np.concatenate([np.arange(0), *(np.arange(*piece) for piece in pieces)])
+        self.held_out, self.positions = len(numbers), source.positions(numbers)
 
-    def of_epoch(self, epoch: int) -> list[Job]:
-        """List the steps of an epoch."""
-        segments, per_step = self.split.shuffle_segments(epoch, self.batch, self.seed), self.segments_per_step
+    def sample(self) -> list[Batch]:
+        """Read training sentences over which features are brought to one scale."""
+        spans = sample_ranges(self.split.training)
+        return [self.source.cache.read(*span, self.source.fields) for span in spans]
+
+    def of_epoch(self, epoch: int) -> list[Callable[[], Step]]:
+        """List the steps of an epoch, which are read when they are called."""
+        segments = self.split.shuffle_segments(epoch, self.batch, self.source.seed)
+        per_step = self.segments_per_step
         starts = range(0, len(segments) - per_step + 1, per_step)  # the last segments may not fill a step
-        return [Job(epoch, segments[start : start + per_step]) for start in starts]
+        return [partial(self.prepare, epoch, segments[start : start + per_step]) for start in starts]
 
-    def prepare(self, job: Job) -> Step:
+    def prepare(self, epoch: int, segments: Sequence[SentenceRange]) -> Step:
         """Read and plan this process's part of a step, and queue its copy to the device."""
         rank, world = self.distributed.rank, self.distributed.world
-        step = self.source.prepare(job.segments, epoch=job.epoch, rank=rank, world=world)
+        step = self.source.prepare(segments, epoch=epoch, rank=rank, world=world)
         step_on_device: Step = move_to_device(step, self.device)
         return step_on_device
-
-
-class ValidationSet:
-    """The validation sentences, read and planned once: later only the loader thread uses the cache."""
-
-    def __init__(self, source: StepSource, spans: Sequence[SentenceRange], batch: int) -> None:
-        pieces = [piece for span in spans for piece in cut_span(*span, batch, shortest=2)]
-        self.steps: list[Step] = [source.prepare([piece]) for piece in pieces]
-        numbers = np.concatenate([np.arange(0), *(np.arange(*piece) for piece in pieces)])
-        self.sentences, self.positions = len(numbers), source.positions(numbers)
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
         """Measure a network: ``anchors``, recall@1, accuracy@1, and per anchor the objective's own."""
-        device = next(network.parameters()).device
-        sums = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device)
+        sums = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=self.device)
         anchors = 0
-        embeddings: list[Tensor] = []
-        meanings: list[Tensor] = []
+        features_of_steps: list[list[Tensor]] = []
         word_means: list[Tensor] = []  # over every table
-        for step_on_host in self.steps:
-            step = move_to_device(step_on_host, device)
+        for step_on_host in self.validation_steps:
+            step = move_to_device(step_on_host, self.device)
             (segment,) = step.segments
             (batch,) = segment.micro_batches
             leaves, (tokens,) = step.leaves(network.words), batch.tokens
             means = [embedding_bag(tokens, rows, batch.offsets, include_last_offset=True) for rows in leaves]
             word_means.append(torch.cat(means, dim=1))
-            with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
                 features = network.encode(batch.tokens, batch.plans, leaves)
             sums = sums + network.objective(features, segment.targets, segment.teacher)[1]
             anchors += step.anchors
-            if isinstance(network.objective, MeaningObjective):
-                meanings.append(network.objective.meaning(features))
-            embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
+            features_of_steps.append(features)
         if not anchors:
             return {"anchors": 0}
         metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))
         accuracy = fmean(value for name, value in metrics.items() if "accuracy@1/" in name)
-        # The view BAG reads the first table.
-        pairs = zip(embeddings, word_means, strict=True)
-        views_and_words = [torch.cat([views, words[:, : network.words.dim]], dim=1) for views, words in pairs]
-        vectors_by_metric = {
-            "recall@1": embeddings,
-            "recall@1/words": word_means,
-            "recall@1/both": views_and_words,
-        }
-        recalls = {}
-        if meanings:
-            recalls["recall@1"] = neighbour_recall(torch.cat(meanings), self.positions)
-            vectors_by_metric = {"recall@1/words": word_means}
-        recalls |= {
-            name: neighbour_recall(Scale.measure(parts)(torch.cat(parts)), self.positions)
-            for name, parts in vectors_by_metric.items()
-        }
+        vectors_of_recalls = self.compared(features_of_steps, word_means)
+        recalls = {name: neighbour_recall(one, self.positions) for name, one in vectors_of_recalls.items()}
         return {"anchors": anchors, **recalls, "accuracy@1": accuracy, **metrics}

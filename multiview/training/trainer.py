@@ -1,4 +1,4 @@
-"""One training run of views: what the shared loop (:mod:`runtime.training_loop`) does in a step.
+"""One training run: what the shared loop (:mod:`runtime.training_loop`) does by a program's recipe.
 
 Each step depends only on the configuration, the cache and what a checkpoint holds (docs/promises.md).
 
@@ -7,29 +7,28 @@ are read at once, and the device itself refuses a gradient that is not finite. I
 November 2026 (docs/scaling.md).
 
 The weights of least loss on the validation set are kept; of graded pairs alone those whose cosines rank them
-best. Beside the loss stand accuracy@1, how often the
-objective finds a neighbour, and recall@1, how often the nearest of 400 successive sentences is one, by the
-cosine of all views side by side, each number centred and at one deviation. recall@1/words is that of the
-words' mean, recall@1/both that of views and mean: where it is larger, the model has the mean as its last view
-(``--beside``).
+best. Beside the loss stand accuracy@1, how often the objective finds a neighbour, and recall@1, how often the
+nearest of 400 successive sentences is one, by the cosine of the model's vectors; recall@1/words is that of
+the mean of their words.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from multiview.config import TrainConfig, decisive_options, options_of
-from multiview.encoders.meaning import sample_ranges
-from multiview.encoders.registry import ViewStack, trained_views
+from multiview.encoders.registry import ViewStack
 from multiview.folder.card import Card, StartCard
 from multiview.folder.files import Model, parsers_of, save_model
-from multiview.training.data import Step, StepSource, open_teacher
+from multiview.training.data import Step
 from multiview.training.gradient import (
     DistributedContext,
     MultiViewNetwork,
@@ -37,15 +36,13 @@ from multiview.training.gradient import (
     StepResult,
     step_gradient,
 )
-from multiview.training.pairs import PairJob, PairSteps, parse_pairs, read_pair_sets
-from multiview.training.start import StartModel
-from multiview.training.text import AHEAD, Job, TextSteps
+from multiview.training.pairs import PairSteps
+from multiview.training.text import AHEAD, TextSteps
 from multiview.words.sources import WordSource
-from multiview.words.vectors import Float
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
 from runtime.cli import LOGGER, config_to_json
-from runtime.device import chosen_threads, pick_device, torch_threads
+from runtime.device import chosen_threads, torch_threads
 from runtime.errors import UserError
 from runtime.training_loop import Schedule, TrainingLoop
 from runtime.training_state import Position, Row, TrainingState
@@ -60,55 +57,100 @@ WARM_UP = 0.01
 """With the cosine schedule: part of the steps over which the rate rises linearly."""
 
 
+class Recipe:
+    """What is trained, what it learns from, what validates and what is saved.
+
+    :class:`~multiview.training.new_views.NewViews` and
+    :class:`~multiview.training.continued.ContinuedModel` set the attributes, each for its program.
+    """
+
+    device: torch.device
+    network: MultiViewNetwork
+    """What is trained, on the device, with the loss of a step."""
+    updates: Optimiser
+    parts: list[TextSteps | PairSteps]
+    """A text, pairs, or both: where steps come from, and what is held out."""
+    trees: TreeCache
+    """The trees of the first part."""
+    contents: dict[str, str]
+    """Digests of what else is learned from; a resumed run has the same."""
+    select = "-loss"
+    """The score that is largest for the best weights, or after a minus sign smallest."""
+    sample: Sequence[Batch] = ()
+    """Sentences over which features are brought to one scale; none where they have one, or stay raw."""
+    card: Card | StartCard
+    before: Sequence[str] = ()
+    """The model that it goes on from."""
+    words = "the start's"
+    """Where the words are from."""
+    word_source: WordSource | None = None
+    """What opens the words that are added after training."""
+
+    def of_epoch(self, epoch: int, epochs: int) -> list[Callable[[], Step]]:
+        """List the steps of one of the epochs, which are read when they are called.
+
+        The parts take turns, with as many steps of each: the shorter goes on with those of further epochs.
+        """
+        steps_of_parts = [part.of_epoch(epoch) for part in self.parts]
+        count = max(map(len, steps_of_parts)) if all(steps_of_parts) else 0
+        for part, steps in zip(self.parts, steps_of_parts, strict=True):
+            for further_epoch in itertools.count(epoch + epochs, epochs):
+                if len(steps) >= count:
+                    break
+                steps += part.of_epoch(further_epoch)
+        turns = zip(*(steps[:count] for steps in steps_of_parts), strict=True)
+        return list(itertools.chain.from_iterable(turns))
+
+    def validate(self, *, autocast: bool) -> Row:
+        """Measure the network on what is held out of each part; the losses are added."""
+        scores: Row = {}
+        for part in self.parts:
+            scores_of_part: Row = part.scores(self.network, autocast=autocast)
+            if "loss" in scores_of_part:
+                scores_of_part["loss"] += scores.get("loss", 0.0)
+            scores |= scores_of_part
+        return scores
+
+    def network_to_keep(self, scores: Row) -> ViewStack:
+        """Return the views, alone or followed by the mean of their words, and measure their scale."""
+        network = self.network.with_bag() if self.card.includes_words(scores) else self.network
+        if self.sample:
+            network.measure(self.sample, self.trees.folder.name)
+        return network
+
+    def save(self, folder: Path, training: Row, scores: Row, **structure: Any) -> None:
+        """Write the model folder, with what is known of the training and the scores of the weights."""
+        identity = self.trees.identity
+        corpus = identity.get("corpus") or {}
+        model = Model(self.network_to_keep(scores), parsers_of(identity), corpus, training)
+        verdict = self.card.verdict(training["untrained"], training["best"])
+        save_model(model, folder, card=self.card.text(model, verdict), **structure)
+
+
 class Trainer:
     """One training run on one process of possibly several: what a step, a validation and saving are."""
 
-    card: Card | StartCard
     end_reason = ""
     """Why the run is over; empty until then."""
 
-    def __init__(
-        self, config: TrainConfig, cache: TreeCache | None, distributed: DistributedContext | None = None
-    ) -> None:
-        loop, table = config.loop, config.table
-        self.folder, self.start_name, self.epochs = config.folder, config.start, config.epochs
+    def __init__(self, config: TrainConfig, recipe: Recipe, distributed: DistributedContext) -> None:
+        loop, self.folder, self.recipe, self.distributed = config.loop, config.folder, recipe, distributed
+        self.network, self.updates, self.device = recipe.network, recipe.updates, recipe.device
         self.options = config_to_json(config)
         """Every option as JSON, for the model's record."""
-        self.identity = decisive_options(options_of(config))
-        """Options that a resumed run must have in common with the one before."""
+        self.identity = decisive_options(options_of(config)) | recipe.contents
+        self.identity["content of --trees"] = str(recipe.trees.identity.get("content_sha256", ""))
+        """What a resumed run must have in common with the one before."""
+        self.defaults = decisive_options(options_of(type(config)()))
         self.peak_rate, self.rate_is_constant = config.learning_rate, loop.schedule == "constant"
-        self.has_scale = config.preset != "paper"  # the paper's features have none
-        self.distributed = distributed or DistributedContext()
-        self.device = pick_device(config.device, self.distributed.local_rank)
-        self.start = StartModel.open(config) if config.goes_on else None
-        sets = read_pair_sets(config)
-        pair_trees = None
-        if self.start and sets:
-            pair_trees = parse_pairs(sets, self.start.reader, self.start.requires)
-        trees = [each for each in (cache, pair_trees) if each is not None]
-        self.cache = trees[0]
-        """The trees of the text, or without one of the pairs."""
-        self.word_source = WordSource.of(config, self.cache)
-        self.network, sources = _new_network_and_sources(config, trees, self.start, self.word_source)
-        self.source = sources[0]
-        self.text = self.pairs = None
-        if cache is not None:
-            self.text = TextSteps(
-                self.source, loop, seed=config.seed, distributed=self.distributed, device=self.device
-            )
-        if sets:
-            self.pairs = PairSteps(sets, sources[-1], batch=loop.batch, seed=config.seed, device=self.device)
-        self.card = Card(config, self.cache)
-        if self.start is not None:
-            self.card = StartCard(config, self.cache, sorted(map(str, config.pairs)))
-        self.steps = Steps(self.of_epoch, self.prepare, ahead=AHEAD)
+        self.steps = Steps(partial(recipe.of_epoch, epochs=config.epochs), operator.call, ahead=AHEAD)
         self.schedule = Schedule(
             epochs=config.epochs,
             max_steps=loop.max_steps,
             max_minutes=loop.max_minutes,
-            evaluate_first=bool(self.pairs or (self.text and self.text.validation_set.steps)),
+            evaluate_first=any(part.held_out for part in recipe.parts),
             evaluate_parts=10,
-            select="pairs/spearman" if self.text is None and sets and sets[0].is_graded else "-loss",
+            select=recipe.select,
             patience=loop.patience,
             read_every=READ_EVERY.get(self.device.type, 1),
         )
@@ -116,41 +158,17 @@ class Trainer:
         if not self.position.steps:
             raise UserError(
                 f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has "
-                f"only {len(self.cache)} sentences, which do not fill one step; lower them"
+                f"only {len(recipe.trees)} sentences, which do not fill one step; lower them"
             )
-        self.network.to(self.device)
-        self.updates = Optimiser(self.network, table_rate=table.rate, table_update=table.update)
         self.state = TrainingState(self.network, self.updates, self.position)
         self.threads = chosen_threads(loop.micro_batch or loop.batch, self.network.config.dim, self.device)
         self.autocast = loop.precision == "bfloat16"
         self.has_diverged = torch.zeros((), device=self.device)
         """float32 scalar: 1 from the first step on whose loss or gradient is not finite."""
 
-    def jobs(self) -> Iterator[Job | PairJob]:
+    def jobs(self) -> Iterator[Callable[[], Step]]:
         """List the steps of all epochs."""
-        return itertools.chain.from_iterable(map(self.of_epoch, range(self.schedule.epochs)))
-
-    def of_epoch(self, epoch: int) -> list[Job | PairJob]:
-        """List the steps of an epoch: with text and pairs in turns, as many of each."""
-        sources = [source for source in (self.text, self.pairs) if source is not None]
-        jobs_of_sources: list[list[Job | PairJob]] = [list(source.of_epoch(epoch)) for source in sources]
-        count = max(map(len, jobs_of_sources)) if all(jobs_of_sources) else 0
-        for source, jobs in zip(sources, jobs_of_sources, strict=True):
-            for further_epoch in itertools.count(epoch + self.epochs, self.epochs):
-                if len(jobs) >= count:
-                    break
-                jobs += source.of_epoch(further_epoch)
-        return list(
-            itertools.chain.from_iterable(zip(*(jobs[:count] for jobs in jobs_of_sources), strict=True))
-        )
-
-    def prepare(self, job: Job | PairJob) -> Step:
-        """Read and plan a step, and queue its copy to the device."""
-        if isinstance(job, PairJob):
-            assert self.pairs is not None
-            return self.pairs.prepare(job)
-        assert self.text is not None
-        return self.text.prepare(job)
+        return itertools.chain.from_iterable(map(self.steps.of_epoch, range(self.schedule.epochs)))
 
     def gradient(self, step: Step) -> StepResult:
         """Compute the gradient and metrics of a step."""
@@ -187,70 +205,35 @@ class Trainer:
         return self.update(self.gradient(step), step.sentences)
 
     def validate(self) -> Row:
-        """Return the metrics of the current weights on the validation set."""
-        scores: Row = {}
-        if self.text is not None:
-            scores |= self.text.validation_set.scores(self.network, autocast=self.autocast)
-        if self.pairs is not None:
-            scores |= self.pairs.scores(self.network, autocast=self.autocast)
-            scores["loss"] = scores.get("loss", 0.0) + scores["pairs/loss"]
-        return scores
+        """Return the metrics of the current weights on what is held out."""
+        return self.recipe.validate(autocast=self.autocast)
 
     def save(self, scores: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
-        identity, position = self.cache.identity, self.position
+        position = self.position
         training: Row = {
             "config": self.options,
-            "trees": str(identity.get("content_sha256", "")),
+            "trees": self.identity["content of --trees"],
             "step": position.step,
             "sentences": position.sentences,
             "best": {"step": position.step, **scores},
             "untrained": position.first,
             "words": self.network.words.origin,
         }
-        options: dict[str, Any] = {}
-        if self.start is not None:
-            training["start"] = {"model": self.start_name, "sha256": self.start.sha256}
-            options = {"structure": self.start.structure, "structure_size": self.start.structure_size}
-        network = self.network_to_keep(with_words=self.card.includes_words(scores))
-        model = Model(network, parsers_of(identity), identity.get("corpus") or {}, training)
-        verdict = self.card.verdict(training["untrained"], training["best"])
-        save_model(model, self.folder, card=self.card.text(model, verdict), **options)
-
-    @cached_property
-    def scale_sample(self) -> list[Batch]:
-        """Training sentences over which features are brought to one scale, unless the start has one.
-
-        The paper's have none.
-        """
-        needs_scale = self.network.scale is None and self.has_scale
-        spans = sample_ranges(self.text.split.training) if needs_scale and self.text else []
-        return [self.cache.read(*span, self.source.fields) for span in spans]
-
-    def network_to_keep(self, *, with_words: bool) -> ViewStack:
-        """Return the views, alone or followed by the mean of their words, and measure their scale."""
-        network = self.network.with_bag() if with_words else self.network
-        if self.scale_sample:
-            network.measure(self.scale_sample, self.cache.folder.name)
-        return network
+        self.recipe.save(self.folder, training, scores)
 
     def run(self) -> int:
         """Train until the end, a limit or a signal, from the newest checkpoint on.
 
         Returns 0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
         """
-        content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
-        if self.start is not None:
-            content["content of --start"] = self.start.sha256
-        if self.pairs is not None:
-            content["content of --pairs"] = self.pairs.sha256
         loop = TrainingLoop(
             self.state,
             self.steps,
             self.schedule,
             self.folder,
-            identity=self.identity | content,
-            defaults=decisive_options(options_of(TrainConfig())),
+            identity=self.identity,
+            defaults=self.defaults,
             processes=self.distributed,
             option="--name",
         )
@@ -259,49 +242,7 @@ class Trainer:
         if loop.is_resumed and position.world != world and not loop.reason_to_stop():
             log.warning("resuming with world %s instead of %s: last bits may differ", world, position.world)
         position.threads, position.world = self.threads, world
-        _ = self.scale_sample  # read now, since later only the loader's thread uses the cache
         with torch_threads(self.threads):
             code = loop.run(self.step, self.validate, self.save)
         self.end_reason = loop.reason_to_stop()
         return code
-
-
-def _new_network_and_sources(
-    config: TrainConfig, trees: Sequence[TreeCache], start: StartModel | None, word_source: WordSource
-) -> tuple[MultiViewNetwork, list[StepSource]]:
-    """Make the network, whose new weights the seed decides, and what prepares its steps from each cache."""
-    objective, dropout = config.objective, config.table.dropout
-    teachers: list[Float | None] = [None] * len(trees)
-    if start is None:
-        teacher = None if objective.teacher is None else open_teacher(objective.teacher, trees[0])
-        teachers = [teacher]
-        words = word_source.new_table(len(trained_views(config.view_list)))
-        torch.manual_seed(config.seed)
-        teacher_dim = 0 if teacher is None else teacher.shape[1]
-        network = MultiViewNetwork(config.view_list, words, config.encoder, objective, teacher_dim)
-    else:
-        dropout = 0.0
-        for cache in trees:
-            start.check_trees(cache)
-        teachers = [start.vectors(cache) for cache in trees]
-        stack = start.model.network
-        torch.manual_seed(config.seed)
-        network = MultiViewNetwork(
-            start.views, stack.words, stack.config, config.meaning_objective, start=start
-        )
-        if network.readout is not None:
-            network.readout.origin += f"; went on with {', '.join(cache.folder.name for cache in trees)}"
-    sources = [
-        StepSource(
-            cache,
-            network,
-            boundary=objective.boundary,
-            finds_itself=objective.same > 0,
-            micro_batch=config.loop.micro_batch,
-            dropout=dropout,
-            seed=config.seed,
-            teacher=teacher,
-        )
-        for cache, teacher in zip(trees, teachers, strict=True)
-    ]
-    return network, sources

@@ -23,7 +23,15 @@ from safetensors.torch import load_file
 
 from corpora.characters import normalise_text
 from corpora.inputs import input_hash, list_files
-from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, InitRule, TableConfig, TrainConfig
+from multiview.config import (
+    BUILTIN_FOLDER,
+    BUILTIN_WORDS,
+    DISTIL,
+    TRAIN,
+    InitRule,
+    NewViewsConfig,
+    TableConfig,
+)
 from multiview.pretrained import encode_texts, encoder_folder, load_pretrained
 from multiview.words.compact import FIXED_VECTORS, WEIGHTS, unpack
 from multiview.words.table import MEAN_WORDS, UNKNOWN_ROW, Vocabulary, WordTable, corpus_words, sif_weights
@@ -71,7 +79,7 @@ class WordSource:
     """Words to read from the top of a file."""
 
     @classmethod
-    def of(cls, config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Self:
+    def of(cls, config: NewViewsConfig, trees: TreeCache, cache: Path = CACHE) -> Self:
         """Return the word source of a configuration."""
         return cls(
             trees=trees,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from multiview.config import NO_START, TRAIN, TrainConfig, decisive_options, options_of, preset
+from multiview.config import NO_START, TRAIN, NewViewsConfig, decisive_options, options_of, preset
 from senteval_runner.report.page import Table
 from studies.views.config import QUICKTHOUGHT, Scale, ViewsConfig, Words
 
@@ -87,7 +87,7 @@ def reference(config: ViewsConfig) -> str:
 
 def all_systems(config: ViewsConfig) -> list[System]:
     """List every system, seed by seed; then controls, made from the models of the first text and rate."""
-    rates = config.rates or (replace(preset(config.preset), start=NO_START).learning_rate,)
+    rates = config.rates or (preset(config.preset, start=NO_START).learning_rate,)
     systems: list[System] = []
     for seed, words in product(config.seeds, config.words):
         first = System(name="", words=words, trees=config.trees[0], rate=rates[0], seed=seed)
@@ -105,9 +105,10 @@ def all_systems(config: ViewsConfig) -> list[System]:
     return systems
 
 
-def training(config: ViewsConfig, system: System, *, steps: int = 0) -> TrainConfig:
+def training(config: ViewsConfig, system: System, *, steps: int = 0) -> NewViewsConfig:
     """Return the options of a system's training from new weights; with ``steps`` it is a short trial."""
-    base = replace(preset(config.preset), start=NO_START)
+    base = preset(config.preset, start=NO_START)
+    assert isinstance(base, NewViewsConfig)
     objective = base.objective
     if system.name == QUICKTHOUGHT:
         objective = replace(objective, score="dot", denominator="quickthought")

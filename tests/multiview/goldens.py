@@ -8,10 +8,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from multiview.config import TrainConfig
-from multiview.train import main
-from multiview.training.data import open_trees
-from multiview.training.trainer import Trainer
+from multiview.config import NewViewsConfig
+from multiview.train import main, open_trainer
 from runtime.training_loop import read_log
 from tests.fixtures.trees import TINY, changed
 from tests.oracles.training import ViewTraining, largest_relative_distance
@@ -37,7 +35,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """What differs from the paper's objective."""
 
 
-def configuration(trees: Path, views: str, output: Path, **encoder: str) -> TrainConfig:
+def configuration(trees: Path, views: str, output: Path, **encoder: str) -> NewViewsConfig:
     """A short run of a pair of views."""
     options = dict(OPTIONS.get(views, {}))
     loop = {"max_steps": STEPS, "epochs": 100, "batch": 6, **options.pop("loop", {})}
@@ -48,9 +46,9 @@ def configuration(trees: Path, views: str, output: Path, **encoder: str) -> Trai
 def equations(trees: Path, views: str) -> tuple[ViewTraining, dict[str, torch.Tensor]]:
     """Return a run in float64, and the gradient of its first step."""
     config = configuration(trees, views, Path())
-    trainer = Trainer(config, open_trees(trees))
-    run = ViewTraining(trainer.network, trainer.source, config, STEPS)
-    steps = [job.segments for job in itertools.islice(trainer.jobs(), STEPS)]
+    trainer = open_trainer(config)
+    run = ViewTraining(trainer.network, trainer.recipe.text.source, config, STEPS)
+    steps = [job.args[1] for job in itertools.islice(trainer.jobs(), STEPS)]
     first = run.gradients(steps[0])[1]
     for segments in steps:
         run.step(segments)
@@ -61,8 +59,8 @@ def follow(trees: Path, views: str, engine: str, folder: Path) -> dict[str, floa
     """How far the trained views are from their equations, relative to each figure."""
     run, first = equations(trees, views)
     config = configuration(trees, views, folder, engine=engine)
-    trainer = Trainer(config, open_trees(trees))
-    step = trainer.text.prepare(next(trainer.jobs()))
+    trainer = open_trainer(config)
+    step = next(trainer.jobs())()
     rows = iter(trainer.gradient(step).row_gradients)
     gradients = {name: one.grad for name, one in trainer.network.named_parameters() if one.grad is not None}
     gradients |= {

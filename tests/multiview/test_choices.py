@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.config import TrainConfig, options_of, preset
+from multiview.config import ContinueConfig, NewViewsConfig, options_of, preset
 from multiview.encoders.meaning import SentenceRange
 from multiview.folder.card import training_command
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
-from multiview.train import cli, main
-from multiview.training.data import OPEN_SHARDS, Split, cut_span, open_trees
-from multiview.training.trainer import Trainer
+from multiview.train import cli, main, open_trainer
+from multiview.training.data import OPEN_SHARDS, Split, cut_span
 from parsing.trees.cache import SHARD_SENTENCES
 from runtime import device as threads
 from runtime.errors import UserError
@@ -49,7 +48,7 @@ def test_presets_and_the_paper_s_values(tmp_path: Path) -> None:
     for wrong in ("nothing", "/dev/zero", ""):
         with pytest.raises(UserError, match="choose one of laptop"):
             preset(wrong)
-    assert TrainConfig() == preset("laptop") and preset("gpu").preset == "gpu"
+    assert ContinueConfig() == preset("laptop") and preset("gpu").preset == "gpu"
     mine = tmp_path / "mine.toml"
     mine.write_text("start = 'none'\nwords = 'fixed'\n[loop]\nbatch = 7\n")
     config = preset(str(mine))
@@ -104,11 +103,11 @@ def test_what_the_paper_costs_is_said_without_its_data(tmp_path: Path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> None:
+def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: NewViewsConfig) -> None:
     with threads.torch_threads(3):
         assert main(tiny) == 0
         assert torch.get_num_threads() == 3
-    trainer = Trainer(tiny, open_trees(tiny.trees))
+    trainer = open_trainer(tiny)
     trainer.threads = 7  # another machine
     assert trainer.run() == 0 and trainer.threads == 1
 

@@ -14,16 +14,14 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.config import TrainConfig, options_of, preset
+from multiview.config import NewViewsConfig, options_of, preset, recorded_config
 from multiview.encoders.meaning import FEATURE_LENGTH, sample_ranges
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import load_start
-from multiview.train import cli, main
+from multiview.train import cli, main, open_trainer
 from multiview.training import text as text_module
 from multiview.training.data import open_trees
 from multiview.training.gradient import DistributedContext
-from multiview.training.trainer import Trainer
-from runtime.cli import config_from_json
 from runtime.errors import UserError, printable
 from runtime.files import LOCK, lock_folder, read_json
 from runtime.training_loop import read_log
@@ -44,7 +42,7 @@ def assert_same_files(one: Path, other: Path) -> None:
 
 
 @pytest.mark.usefixtures("both_devices")
-def test_a_run_learns_and_leaves_a_model_folder(tiny: TrainConfig, capsys) -> None:
+def test_a_run_learns_and_leaves_a_model_folder(tiny: NewViewsConfig, capsys) -> None:
     config = changed(tiny, loop={"epochs": 8}, objective={"denominator": "all"})
     assert main(config) == 0
     folder = config.folder
@@ -66,7 +64,7 @@ def test_a_run_learns_and_leaves_a_model_folder(tiny: TrainConfig, capsys) -> No
     assert "python -m multiview.train" in card and "toy" in card
     assert all("- " + re.sub(r"^(no gain|\w+) +", r"\1: ", line) in card for line in verdict)
     stored = read_json(folder / "config.json")["training"]["config"]
-    assert config_from_json(TrainConfig, stored, where=folder) == config
+    assert recorded_config(stored, where=folder) == config
 
 
 VARIANTS: dict[str, dict[str, object]] = {
@@ -100,14 +98,14 @@ def test_resume_in_mid_epoch_leaves_the_same_files(tiny, tmp_path: Path, variant
     assert_same_files(tmp_path / "whole", tmp_path / "killed")
 
 
-def as_options(config: TrainConfig) -> list[str]:
+def as_options(config: NewViewsConfig) -> list[str]:
     """The command line of a configuration."""
     base = options_of(preset("paper"))
     options = [f"--{name}={value}" for name, value in options_of(config).items() if value != base[name]]
     return ["--preset=paper", *options]
 
 
-def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig, tmp_path: Path, monkeypatch) -> None:
+def test_sigterm_then_sigkill_then_resume(tiny: NewViewsConfig, tmp_path: Path, monkeypatch) -> None:
     config = changed(tiny, output=Path("models"), loop={"epochs": 300, "max_steps": 120})
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
@@ -129,7 +127,7 @@ def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig, tmp_path: Path, mon
     assert_same_files(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_torchrun_has_a_segment_for_each_process(tiny: TrainConfig, command, monkeypatch, refusal) -> None:
+def test_torchrun_has_a_segment_for_each_process(tiny: NewViewsConfig, command, monkeypatch, refusal) -> None:
     start = ("torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "multiview.train")
     run = command(*start, *as_options(changed(tiny, loop={"max_steps": 2})))
     assert run.returncode == 0 and run.stdout.count("trained    2 steps, 80 sentences") == 1, run.stderr
@@ -140,7 +138,7 @@ def test_torchrun_has_a_segment_for_each_process(tiny: TrainConfig, command, mon
     assert "--loop.segments 3: must be a multiple of the 2 processes" in refusal(cli, *options)
 
 
-def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path: Path, refusal) -> None:
+def test_other_runs_under_the_same_name_are_refused(tiny: NewViewsConfig, tmp_path: Path, refusal) -> None:
     config = changed(tiny, loop={"max_steps": 2})
     with lock_folder(config.folder):
         assert "another run is writing here" in refusal(cli, *as_options(config))
@@ -191,12 +189,12 @@ def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("same", [0.0, 1.0])
-def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig, same: float) -> None:
+def test_word_dropout_is_a_function_of_the_step(tiny: NewViewsConfig, same: float) -> None:
     """Each view loses words of its own where views are to find the same sentence."""
     config = changed(tiny, table={"dropout": 0.5}, loop={"segments": 2}, objective={"same": same})
-    trainer, patterns = Trainer(config, open_trees(tiny.trees)), []
+    trainer, patterns = open_trainer(config), []
     for job in trainer.jobs():
-        step, same_step = trainer.text.prepare(job), trainer.text.prepare(job)
+        step, same_step = job(), job()
         for one, other in zip(step.segments, same_step.segments, strict=True):
             tokens = one.micro_batches[0].tokens
             assert len(tokens) == (2 if same else 1)
@@ -222,7 +220,7 @@ def validated(losses):
 @pytest.mark.parametrize(("losses", "step"), [((2.0, 4.0, 2.0, 3.0), 0), ((4.0, 2.0, 3.0), 3)])
 def test_the_step_of_least_loss_is_kept(tiny, monkeypatch, losses: tuple[float, ...], step: int) -> None:
     """Training that only harms keeps the start."""
-    monkeypatch.setattr(text_module.ValidationSet, "scores", validated(losses))
+    monkeypatch.setattr(text_module.TextSteps, "scores", validated(losses))
     assert main(tiny) == 0
     training = read_json(tiny.folder / "config.json")["training"]
     assert (training["step"], training["sentences"]) == (step, step * tiny.loop.batch)
@@ -232,16 +230,16 @@ def test_the_step_of_least_loss_is_kept(tiny, monkeypatch, losses: tuple[float, 
         f"step {step}, which had seen {training['sentences']} sentences" if step else "those of the start"
     ) in card
     weights = MultiViewEncoder.load(tiny.folder).network.parameters()
-    start = Trainer(tiny, open_trees(tiny.trees)).network.parameters()
+    start = open_trainer(tiny).network.parameters()
     assert all(torch.equal(a, b) for a, b in zip(weights, start, strict=False)) == (step == 0)
 
 
-def test_neighbours_are_counted_on_centred_numbers_at_one_scale(tiny: TrainConfig) -> None:
+def test_neighbours_are_counted_on_centred_numbers_at_one_scale(tiny: NewViewsConfig) -> None:
     """Against numpy in float64, of the model that is kept and of the average of its words."""
     main(tiny)
     cache, best = open_trees(tiny.trees), read_json(tiny.folder / "config.json")["training"]["best"]
-    trainer = Trainer(tiny, cache)
-    rows = np.concatenate([np.arange(*span) for span in trainer.text.split.validation])
+    trainer = open_trainer(tiny)
+    rows = np.concatenate([np.arange(*span) for span in trainer.recipe.text.split.validation])
     network = MultiViewEncoder.load(tiny.folder).network
     tables = [table.detach().numpy().astype(np.float64) for table in network.words.tables]
     sentences = [network.words.vocabulary.lookup(toy_corpus()[0][row]) for row in rows]
@@ -264,9 +262,7 @@ def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(tiny, monk
     """The trained model and its start have the same form; without being asked, validation decides."""
     scores = {"anchors": 9, "loss": 2.0, **dict.fromkeys(("accuracy@1", "recall@1", "recall@1/words"), 0.2)}
     recall = 0.1 if beside else 0.3
-    monkeypatch.setattr(
-        text_module.ValidationSet, "scores", lambda *_, **__: scores | {"recall@1/both": recall}
-    )
+    monkeypatch.setattr(text_module.TextSteps, "scores", lambda *_, **__: scores | {"recall@1/both": recall})
     config = changed(tiny, preset="laptop", beside=beside)
     main(config)
     cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
@@ -285,9 +281,9 @@ def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(tiny, monk
 
 @pytest.mark.usefixtures("both_devices")
 @pytest.mark.parametrize("name", ["laptop", "paper"])
-def test_features_have_one_scale_over_the_training_text(tiny: TrainConfig, name: str, monkeypatch) -> None:
+def test_features_have_one_scale_over_the_training_text(tiny: NewViewsConfig, name: str, monkeypatch) -> None:
     """Against numpy in float64; those of the paper's preset are raw."""
-    monkeypatch.setattr("multiview.training.trainer.sample_ranges", lambda text: sample_ranges(text, 60, 4))
+    monkeypatch.setattr("multiview.training.text.sample_ranges", lambda text: sample_ranges(text, 60, 4))
     config = changed(tiny, preset=name)
     main(config)
     cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
@@ -296,7 +292,7 @@ def test_features_have_one_scale_over_the_training_text(tiny: TrainConfig, name:
     assert encoder.has_scale == (name == "laptop")
     expected, const_expected = raw.astype(np.float64), raw[:, 8:]
     if encoder.has_scale:
-        spans = sample_ranges(Trainer(config, cache).text.split.training, 60, 4)
+        spans = sample_ranges(open_trainer(config).recipe.text.split.training, 60, 4)
         rows = np.concatenate([np.arange(*span) for span in spans])
         assert 50 < len(rows) <= 60
         expected = FEATURE_LENGTH / 4 * (expected - expected[rows].mean(0)) / expected[rows].std(0)

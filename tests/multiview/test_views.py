@@ -13,9 +13,8 @@ from multiview.encoders.registry import ViewEncoder, table_indices, view_class
 from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan, plan_words
 from multiview.model import MultiViewEncoder
-from multiview.train import main
+from multiview.train import main, open_trainer
 from multiview.training.data import open_trees
-from multiview.training.trainer import Trainer
 from runtime.errors import UserError
 from tests.fixtures.trees import TINY, changed
 from tests.multiview.test_model import load
@@ -117,12 +116,12 @@ def test_a_view_encodes_what_it_was_trained_as(views, words, toy_trees, tmp_path
     )
     assert main(config) == 0
     encoder, cache = load(tmp_path / "m"), open_trees(toy_trees)
-    trainer = Trainer(config, cache)
+    trainer = open_trainer(config)
     trainer.network.load_state_dict(
         {**trainer.network.state_dict(), **encoder.network.weights()}, strict=True
     )
     span = (100, 120)
-    step = trainer.source.prepare([span])
+    step = trainer.recipe.text.source.prepare([span])
     (segment,) = step.segments
     with torch.no_grad():
         leaves = step.leaves(trainer.network.words)

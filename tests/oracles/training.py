@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from multiview.config import TrainConfig
+from multiview.config import NewViewsConfig
 from multiview.encoders.meaning import SentenceRange
 from multiview.encoders.registry import ViewStack
 from multiview.training.data import StepSource
@@ -115,7 +115,7 @@ class ViewTraining:
     ``source`` reads the sentences; the whole run has ``steps`` steps.
     """
 
-    def __init__(self, network: ViewStack, source: StepSource, config: TrainConfig, steps: int) -> None:
+    def __init__(self, network: ViewStack, source: StepSource, config: NewViewsConfig, steps: int) -> None:
         self.source, self.config, self.steps = source, config, steps
         self.network: Any = copy.deepcopy(network).double()
         self.weights = {name: one.detach() for name, one in self.network.named_parameters()}

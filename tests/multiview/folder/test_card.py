@@ -27,7 +27,13 @@ GIVEN = {"words": "fixed", "vectors": "glove.txt"}
     [
         ({"recall@1": 0.3}, {}, 900, ["beside"], "multiview.readout models/mine trees"),
         ({"recall@1/both": 0.25}, {}, 900, ["beside"], "multiview.readout models/mine trees"),
-        ({}, {"vectors": "none"}, 900, ["beside", "no gain"], "--words fixed --name mine-fixed"),
+        (
+            {},
+            {"vectors": "none"},
+            900,
+            ["beside", "no gain"],
+            "mine-fixed --output models --words fixed",
+        ),
         ({}, GIVEN, 900, ["beside", "no gain"], "go on from the encoder in the package"),
         (START, {}, 900, ["beside", "kept", "no gain"], "go on from the encoder in the package"),
     ],
@@ -76,6 +82,6 @@ def test_what_is_behind_start_or_words_is_no_gain() -> None:
     ],
 )
 def test_words_stand_beside_the_views_where_they_help(views, beside, both: float, helps: bool) -> None:
-    card = Card(replace(preset("laptop"), start="none", views=views, beside=beside), FakeTrees())
+    card = Card(preset("laptop", start="none", views=views, beside=beside), FakeTrees())
     assert card.includes_words({"recall@1": 0.2, "recall@1/both": both}) == helps
     assert card.includes_words({}) == (helps and beside == "words"), "nothing was held out"

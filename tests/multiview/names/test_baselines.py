@@ -137,7 +137,7 @@ def test_a_start_is_what_no_training_leaves(tiny, toy_trees, start: str, tmp_pat
     config = changed(tiny, seed=3, encoder={"start": start}, objective={"teacher": tmp_path / "teacher.npy"})
     assert main(changed(config, name="trained", loop={"validation": 0})) == 0
     # Validations are best before the first step, so a run keeps the weights it began with.
-    monkeypatch.setattr(text_module.ValidationSet, "scores", validated([0.1, 0.5]))
+    monkeypatch.setattr(text_module.TextSteps, "scores", validated([0.1, 0.5]))
     assert main(changed(config, name="kept")) == 0
     (tmp_path / "teacher.npy").unlink()  # it has no say in the start
     models = [MultiViewEncoder.load(config.output / name, "cpu") for name in ("kept", "trained")]

@@ -15,11 +15,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from multiview.config import TrainConfig
+from multiview.config import NewViewsConfig
 from multiview.engines import sweeps
-from multiview.train import main
+from multiview.train import main, open_trainer
+from multiview.training import new_views as new_views_module
 from multiview.training import trainer as trainer_module
-from multiview.training.data import open_trees
 from multiview.training.gradient import DistributedContext
 from multiview.training.trainer import Trainer
 from runtime import training_loop as loop_module
@@ -31,11 +31,13 @@ from tests.fixtures.trees import changed
 from tests.multiview.test_train import VARIANTS
 
 
-def first_gradient(config: TrainConfig, distributed: DistributedContext | None = None) -> dict[str, Tensor]:
+def first_gradient(
+    config: NewViewsConfig, distributed: DistributedContext | None = None
+) -> dict[str, Tensor]:
     """Dense and row gradients of the first step in float64, and its metrics."""
-    trainer = Trainer(config, open_trees(config.trees), distributed)
+    trainer = open_trainer(config, distributed)
     trainer.network.double()
-    result = trainer.gradient(trainer.text.prepare(next(trainer.jobs())))
+    result = trainer.gradient(next(trainer.jobs())())
     gradients = {n: p.grad.clone() for n, p in trainer.network.named_parameters() if p.grad is not None}
     gradients |= {f"rows.{i}": g.detach().clone() for i, g in enumerate(result.row_gradients)}
     return gradients | {"table_rows": result.table_rows, "metrics": result.metrics}
@@ -56,7 +58,7 @@ def assert_same_bits(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 @pytest.mark.usefixtures("both_devices")
 @pytest.mark.parametrize(("views", "same"), [("dep,const", 0.0), ("seq,dep", 0.5)])
-def test_cached_gradient_equals_the_plain_one(tiny: TrainConfig, views: str, same: float) -> None:
+def test_cached_gradient_equals_the_plain_one(tiny: NewViewsConfig, views: str, same: float) -> None:
     config = changed(tiny, views=views, objective={"same": same}, table={"dropout": same})
     plain = first_gradient(changed(config, loop={"segments": 2}))
     for micro_batch in (1, 7, 19):
@@ -64,10 +66,10 @@ def test_cached_gradient_equals_the_plain_one(tiny: TrainConfig, views: str, sam
         assert_close(plain, cached, 1e-10)
 
 
-Work = Callable[[TrainConfig, DistributedContext], dict[str, Tensor]]
+Work = Callable[[NewViewsConfig, DistributedContext], dict[str, Tensor]]
 
 
-def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, work: Work) -> None:
+def worker(rank: int, world: int, port: int, config: NewViewsConfig, out: Path, work: Work) -> None:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     os.environ |= dict(zip(names, map(str, (rank, world, rank, "127.0.0.1", port)), strict=True))
     torch.set_num_threads(1)
@@ -76,7 +78,7 @@ def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, wor
     distributed.close()
 
 
-def in_processes(world: int, config: TrainConfig, out: Path, work: Work) -> list[dict[str, Tensor]]:
+def in_processes(world: int, config: NewViewsConfig, out: Path, work: Work) -> list[dict[str, Tensor]]:
     """What ``work`` gives in each of some processes that know each other."""
     # fork, not spawn: the workers inherit the imports, and nothing here starts threads beforehand.
     context = multiprocessing.get_context("fork")
@@ -92,7 +94,7 @@ def in_processes(world: int, config: TrainConfig, out: Path, work: Work) -> list
     return [load_file(out / f"{world}-{rank}.safetensors") for rank in range(world)]
 
 
-def test_any_number_of_processes_gives_the_same_gradient(tiny: TrainConfig, tmp_path: Path) -> None:
+def test_any_number_of_processes_gives_the_same_gradient(tiny: NewViewsConfig, tmp_path: Path) -> None:
     config = changed(tiny, loop={"segments": 4, "micro_batch": 11})
     alone = first_gradient(config)
     for world in (2, 4):
@@ -100,12 +102,12 @@ def test_any_number_of_processes_gives_the_same_gradient(tiny: TrainConfig, tmp_
             assert_close(alone, gradients, 1e-10)
 
 
-def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny: TrainConfig) -> None:
+def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny: NewViewsConfig) -> None:
     rates = {}
     for schedule in ("cosine", "constant"):
         config = changed(tiny, loop={"schedule": schedule, "epochs": 40})
-        trainer = Trainer(config, open_trees(config.trees))
-        result, rates[schedule] = trainer.gradient(trainer.text.prepare(next(trainer.jobs()))), []
+        trainer = open_trainer(config)
+        result, rates[schedule] = trainer.gradient(next(trainer.jobs())()), []
         for step in range(trainer.position.steps):
             trainer.position.step = step
             rates[schedule].append(float(trainer.update(result).values[-1]) / tiny.loop.learning_rate)
@@ -118,27 +120,27 @@ def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_step_stays_on_its_device(tiny: TrainConfig, variant: str, monkeypatch) -> None:
+def test_a_step_stays_on_its_device(tiny: NewViewsConfig, variant: str, monkeypatch) -> None:
     """On torch's device without memory: a tensor left on the CPU, or a value asked for, is an error.
 
     Kernels do nothing: a GPU's own do not wait, and numba's read the tensors as arrays.
     """
     kernels = Mock(BIAS_AFTERWARDS=True)
     monkeypatch.setattr(sweeps, "kernels_for", lambda x: kernels)
-    monkeypatch.setattr(trainer_module, "pick_device", lambda *_: torch.device("meta"))
+    monkeypatch.setattr(new_views_module, "pick_device", lambda *_: torch.device("meta"))
     # Autocast does not know that device, and the fused kernel needs memory.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
-    trainer = Trainer(changed(tiny, **VARIANTS[variant]), open_trees(tiny.trees))
+    trainer = open_trainer(changed(tiny, **VARIANTS[variant]))
     monkeypatch.setattr(trainer.updates.adam, "step", lambda: None)
-    step = trainer.text.prepare(next(trainer.jobs()))
+    step = next(trainer.jobs())()
     with OneDevice():
         result = trainer.gradient(step)
         trainer.update(result)
     assert {tensor.device.type for tensor in (result.metrics, *result.row_gradients)} == {"meta"}
 
 
-def newest(config: TrainConfig) -> dict[str, Tensor]:
+def newest(config: NewViewsConfig) -> dict[str, Tensor]:
     """Weights and moments of a run's newest checkpoint."""
     folder = sorted((config.folder / "checkpoints").glob("step-*"))[-1]
     return load_file(folder / "weights.safetensors") | {
@@ -146,7 +148,7 @@ def newest(config: TrainConfig) -> dict[str, Tensor]:
     }
 
 
-def test_rare_readings_change_nothing(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rare_readings_change_nothing(tiny: NewViewsConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     rarely = changed(tiny, name="rarely")
     main(tiny)
     monkeypatch.setitem(trainer_module.READ_EVERY, "cpu", 7)
@@ -158,7 +160,7 @@ def test_rare_readings_change_nothing(tiny: TrainConfig, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("update", ["dense", "rows"])
-def test_a_bad_step_found_late_changed_nothing(tiny: TrainConfig, update: str, monkeypatch) -> None:
+def test_a_bad_step_found_late_changed_nothing(tiny: NewViewsConfig, update: str, monkeypatch) -> None:
     config = changed(tiny, table={"update": update}, loop={"epochs": 40})
     monkeypatch.setitem(trainer_module.READ_EVERY, "cpu", 20)
     gradient, trainer_and_state = Trainer.gradient, []
@@ -184,11 +186,11 @@ def test_a_bad_step_found_late_changed_nothing(tiny: TrainConfig, update: str, m
     assert read_json(config.folder / "config.json")["training"]["step"] == 0, "the start is all that is kept"
 
 
-def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, tmp_path: Path) -> None:
+def test_processes_with_different_clocks_keep_equal_weights(tiny: NewViewsConfig, tmp_path: Path) -> None:
     """A falling learning rate follows the clock: one clock, or the weights would drift apart."""
 
-    def trained(config: TrainConfig, distributed: DistributedContext) -> dict[str, Tensor]:
-        trainer = Trainer(config, open_trees(config.trees), distributed)
+    def trained(config: NewViewsConfig, distributed: DistributedContext) -> dict[str, Tensor]:
+        trainer = open_trainer(config, distributed)
         ticks = itertools.count(step=1 + 9 * distributed.rank)
         loop_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
         assert trainer.run() == 0

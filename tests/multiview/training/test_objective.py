@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.config import ObjectiveConfig, preset
+from multiview.config import MeaningConfig, ObjectiveConfig, preset
 from multiview.encoders.meaning import Readout
 from multiview.training.objective import (
     Grades,
@@ -125,7 +125,7 @@ def test_going_on_equals_the_loops(has_readout: bool) -> None:
     torch.manual_seed(5)
     views, positions = drawn(3, 12, 4), make_positions(12, seed=7)
     readout = Readout(torch.randn(5, 12), torch.randn(5)).double() if has_readout else None
-    config = ObjectiveConfig(views=0.5, meaning=2.0, keep=3.0, temperature=0.1)
+    config = MeaningConfig(views=0.5, meaning=2.0, keep=3.0, temperature=0.1)
     objective = MeaningObjective(readout, [0, 2], config)
     meaning = torch.cat(views, dim=1)
     if readout is not None:
@@ -143,13 +143,14 @@ def test_going_on_equals_the_loops(has_readout: bool) -> None:
 
 def test_going_on_with_grades_equals_the_loops() -> None:
     (view,), start = drawn(1, 6, 4), drawn(1, 6, 4, seed=2)[0].detach()
-    objective = MeaningObjective(None, [0], ObjectiveConfig(meaning=2.0, keep=3.0, temperature=0.2))
+    objective = MeaningObjective(None, [0], MeaningConfig(meaning=2.0, keep=3.0, temperature=0.2))
     first, second = torch.tensor([0, 2, 4, 0]), torch.tensor([1, 3, 5, 3])
     grades = torch.tensor([0.6, 0.0, 1.0, 0.2])
-    loss, sums = objective([view], Grades(first, second, grades), start)
+    targets = Grades(first, second, grades)
+    loss, sums = objective([view], targets, start)
     alike = torch.cosine_similarity(view[first], view[second]).tolist()
     kept = sum(1 - torch.cosine_similarity(view[place], start[place], dim=0).item() for place in first)
     graded = sum((a - g) ** 2 / (2 * 0.2**2) for a, g in zip(alike, grades.tolist(), strict=True))
     assert sums.tolist() == pytest.approx([2 * graded + 3 * kept, graded, kept], abs=1e-9)
-    assert loss.item() == pytest.approx(sums[0].item()) and objective.grade_metrics[1] == "loss/grades"
+    assert loss.item() == pytest.approx(sums[0].item()) and objective.metrics_of(targets)[1] == "loss/grades"
     assert "loss/views" not in objective.metrics  # one view has no other to be contrasted with

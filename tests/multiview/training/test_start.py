@@ -9,13 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from multiview.config import LoopConfig, ObjectiveConfig, TrainConfig
+from multiview.config import ContinueConfig, LoopConfig, MeaningConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.folder.card import StartCard
 from multiview.folder.files import load_model
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import load_start
 from multiview.train import cli, main
+from multiview.training.continued import loss_of
 from multiview.training.fit import store_readout
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
@@ -28,7 +29,7 @@ from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDepende
 
 
 @pytest.fixture
-def start(tiny: TrainConfig, toy_glove: Path, tmp_path: Path) -> Path:
+def start(tiny: ContinueConfig, toy_glove: Path, tmp_path: Path) -> Path:
     """A model of dep and const over fixed words, with the words' mean, a read-out and a scale."""
     views = {"views": "dep,const,bag", "words": "fixed", "vectors": str(toy_glove), "name": "views"}
     assert main(changed(tiny, **views, loop={"max_steps": 1})) == 0
@@ -43,9 +44,9 @@ def start(tiny: TrainConfig, toy_glove: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def going_on(start: Path, toy_trees: Path, tmp_path: Path) -> TrainConfig:
+def going_on(start: Path, toy_trees: Path, tmp_path: Path) -> ContinueConfig:
     loop = LoopConfig(batch=20, validation=26, learning_rate=1e-2)
-    return TrainConfig(
+    return ContinueConfig(
         start=str(start), trees=toy_trees, output=tmp_path / "models", name="on", loop=loop, device="cpu"
     )
 
@@ -54,7 +55,7 @@ def weights_of(folder: Path) -> dict[str, torch.Tensor]:
     return load_model(folder).network.state_dict()
 
 
-def test_going_on_gains_and_leaves_the_rest(going_on: TrainConfig, start: Path, toy_trees: Path) -> None:
+def test_going_on_gains_and_leaves_the_rest(going_on: ContinueConfig, start: Path, toy_trees: Path) -> None:
     assert main(changed(going_on, views="dep")) == 0
     before, after = weights_of(start), weights_of(going_on.folder)
     moved = {name.rsplit(".", 1)[0] for name in before if not torch.equal(before[name], after[name])}
@@ -81,7 +82,7 @@ def test_going_on_gains_and_leaves_the_rest(going_on: TrainConfig, start: Path, 
 
 
 @pytest.mark.parametrize("micro_batch", [0, 7])
-def test_the_readout_is_trained_alone(going_on: TrainConfig, start: Path, micro_batch: int) -> None:
+def test_the_readout_is_trained_alone(going_on: ContinueConfig, start: Path, micro_batch: int) -> None:
     config = changed(going_on, views="none", loop={"max_steps": 2, "micro_batch": micro_batch})
     assert main(config) == 0
     before, after = weights_of(start), weights_of(going_on.folder)
@@ -91,7 +92,7 @@ def test_the_readout_is_trained_alone(going_on: TrainConfig, start: Path, micro_
     }
 
 
-def test_what_gains_nothing_is_the_start(going_on: TrainConfig, start: Path) -> None:
+def test_what_gains_nothing_is_the_start(going_on: ContinueConfig, start: Path) -> None:
     """The step of least validation loss is kept, that before the first one included."""
     assert main(changed(going_on, objective={"keep": 1e6}, loop={"max_steps": 4})) == 0
     before, after = weights_of(start), weights_of(going_on.folder)
@@ -100,7 +101,7 @@ def test_what_gains_nothing_is_the_start(going_on: TrainConfig, start: Path) -> 
     assert f"no gain: this is {start}: no step was better" in card
 
 
-def test_a_model_that_finds_no_more_neighbours_is_not_recommended(going_on: TrainConfig) -> None:
+def test_a_model_that_finds_no_more_neighbours_is_not_recommended(going_on: ContinueConfig) -> None:
     """The loss may fall all the same, as on a few hundred sentences."""
     card = StartCard(going_on, MagicMock(folder=Path("trees")))
     for found, model in ((0.31, going_on.folder), (0.3, going_on.start)):
@@ -112,7 +113,7 @@ def test_a_model_that_finds_no_more_neighbours_is_not_recommended(going_on: Trai
 
 @pytest.mark.parametrize("kind", ["text", "both"])
 def test_a_stopped_run_ends_in_the_same_bits(
-    going_on: TrainConfig, pair_file: Path, tmp_path: Path, monkeypatch, kind: str
+    going_on: ContinueConfig, pair_file: Path, tmp_path: Path, monkeypatch, kind: str
 ) -> None:
     monkeypatch.setattr("runtime.training_loop.CHECKPOINT_S", 0.0)
     pairs = (pair_file,) if kind == "both" else ()
@@ -127,7 +128,7 @@ def test_a_stopped_run_ends_in_the_same_bits(
     assert_same_files(tmp_path / "whole/models", tmp_path / "killed/models")
 
 
-def test_a_new_view_joins_and_changes_nothing_at_first(going_on: TrainConfig, start: Path) -> None:
+def test_a_new_view_joins_and_changes_nothing_at_first(going_on: ContinueConfig, start: Path) -> None:
     assert main(changed(going_on, views="dep,seq", loop={"max_steps": 1, "learning_rate": 30.0})) == 0
     model = load_model(going_on.folder)
     assert model.network.views == ("dep", "const", "seq", "bag") and model.network.scale is not None
@@ -150,7 +151,7 @@ def pair_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_pairs_alone(going_on: TrainConfig, pair_file: Path, tmp_path: Path, capsys) -> None:
+def test_pairs_alone(going_on: ContinueConfig, pair_file: Path, tmp_path: Path, capsys) -> None:
     queries = tmp_path / "queries.tsv"
     queries.write_text("query\trelevant\ncat\tmouse\n", encoding="utf-8")
     assert main(changed(going_on, trees=None, pairs=(pair_file,), queries=queries)) == 0
@@ -164,7 +165,7 @@ def test_pairs_alone(going_on: TrainConfig, pair_file: Path, tmp_path: Path, cap
     assert f"{going_on.start} P@1 100.0" in output and f"{going_on.folder} P@1 100.0" in output
 
 
-def test_text_and_pairs_take_turns(going_on: TrainConfig, pair_file: Path) -> None:
+def test_text_and_pairs_take_turns(going_on: ContinueConfig, pair_file: Path) -> None:
     graded = pair_file.with_name("graded.jsonl")
     rows = [line.split("\t") for line in pair_file.read_text().splitlines()[1:]]
     objects = [{"sentence1": a, "sentence2": b, "score": n % 6} for n, (a, b) in enumerate(rows)]
@@ -177,7 +178,7 @@ def test_text_and_pairs_take_turns(going_on: TrainConfig, pair_file: Path) -> No
     assert rows[0]["loss"] > rows[0]["pairs/loss"] > 0
 
 
-def test_graded_pairs_alone_are_decided_by_their_ranks(going_on: TrainConfig, pair_file: Path) -> None:
+def test_graded_pairs_alone_are_decided_by_their_ranks(going_on: ContinueConfig, pair_file: Path) -> None:
     """The loss of the cosines' errors may rise while the correlation does, or fall."""
     graded = pair_file.with_name("graded.tsv")
     rows = [line.split("\t") for line in pair_file.read_text().splitlines()[1:]]
@@ -253,6 +254,7 @@ def test_what_cannot_be_gone_on_from(
         "--vectors none: is of new views": [trees, on, "--vectors=none"],
         "--objective.teacher x.npy: is of new views": [trees, on, "--objective.teacher=x.npy"],
         "--pairs: needs a model to go on from": [trees, "--start=none", "--pairs", pair_file],
+        "--objective.keep: needs a model to go on from": [trees, "--start=none", "--objective.keep=3"],
         "--validation x.tsv: validates --pairs": [trees, on, "--validation=x.tsv"],
         "x.tsv: no such file": [on, "--pairs", "x.tsv"],
         "q.tsv: no such file": [trees, on, "--queries", "q.tsv", "--dry-run"],
@@ -269,5 +271,5 @@ def test_what_cannot_be_gone_on_from(
 def test_how_much_the_start_is_kept(
     pairs: int, trees: Path | None, keep: float | None, expected: float
 ) -> None:
-    config = TrainConfig(pairs=(Path("a.tsv"),) * pairs, trees=trees, objective=ObjectiveConfig(keep=keep))
-    assert config.meaning_objective.keep == expected
+    config = ContinueConfig(pairs=(Path("a.tsv"),) * pairs, trees=trees, objective=MeaningConfig(keep=keep))
+    assert loss_of(config).keep == expected

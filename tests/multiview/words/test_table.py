@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.config import TableConfig, TrainConfig
+from multiview.config import NewViewsConfig, TableConfig
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import open_encoder
 from multiview.train import cli, main
@@ -60,13 +60,13 @@ def test_corpus_words_are_sorted_and_can_be_written(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def tuned(tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainConfig:
+def tuned(tiny: NewViewsConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NewViewsConfig:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "v.txt").write_text(TEXT)
     return changed(tiny, words="tuned", vectors="v.txt", table={"case": "lower"})
 
 
-def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, refusal) -> None:
+def test_tuned_rows_start_from_the_vectors(tuned: NewViewsConfig, tmp_path: Path, refusal) -> None:
     trees = open_trees(tuned.trees)
     words = WordSource.of(tuned, trees).new_table(2)
     assert words.mode == "trained" and words.dim == 3 and len(words.tables) == 2
@@ -160,7 +160,7 @@ def test_every_view_gets_its_linear_map_and_keeps_its_own_rows(vectors: WordVect
     assert not few.added_word_count
 
 
-def test_a_name_gives_a_model_more_words(tiny: TrainConfig, toy_glove: Path, tmp_path: Path) -> None:
+def test_a_name_gives_a_model_more_words(tiny: NewViewsConfig, toy_glove: Path, tmp_path: Path) -> None:
     folder, saved_folder = tiny.folder, tmp_path / "saved"
     assert main(changed(tiny, views="seq,seq", loop={"max_steps": 2})) == 0
     plain, grown = open_encoder(str(folder)), open_encoder(f"{folder}?expand=glove.txt")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from multiview.config import TrainConfig
+from multiview.config import NewViewsConfig
 from multiview.folder.files import load_model
 from multiview.train import main
 from multiview.training.data import open_trees
@@ -95,7 +95,7 @@ def test_a_conversion_that_was_killed_or_damaged_is_repeated(tmp_path, monkeypat
             assert (folder / name).read_bytes() == whole
 
 
-def test_the_vectors_are_gensims_and_made_once(tiny: TrainConfig, tmp_path: Path, monkeypatch) -> None:
+def test_the_vectors_are_gensims_and_made_once(tiny: NewViewsConfig, tmp_path: Path, monkeypatch) -> None:
     """Gensim by itself, on lists of words and counting on its own; no two words occur equally often."""
     word2vec = pytest.importorskip("gensim.models").Word2Vec
     config = changed(tiny, words="fixed", vectors="train", table={"case": "lower"}, seed=5)
@@ -128,7 +128,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def distilled(tiny: TrainConfig, encoder: Path) -> TrainConfig:
+def distilled(tiny: NewViewsConfig, encoder: Path) -> NewViewsConfig:
     return changed(tiny, words="fixed", vectors=f"distil:{encoder}", table={"case": "lower", "buckets": 0})
 
 
@@ -166,7 +166,7 @@ def test_the_corpus_words_are_encoded_one_by_one(distilled, encoder: Path, tmp_p
     assert not np.array_equal(WordSource.of(moved_config, trees, tmp_path).vectors().vectors, ours.vectors)
 
 
-def test_a_run_reads_them_and_its_card_says_so(distilled: TrainConfig) -> None:
+def test_a_run_reads_them_and_its_card_says_so(distilled: NewViewsConfig) -> None:
     """Expanded by the words of the corpus that training leaves out."""
     config = changed(distilled, words="trained", table={"size": 12, "expand": 20}, loop={"max_steps": 2})
     with pytest.raises(UserError, match=r"--table\.expand 20: --vectors train adds no words"):
