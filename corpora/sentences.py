@@ -9,7 +9,7 @@ import numpy as np
 from corpora.inputs import NOT_UTF8, is_encodable
 from runtime.errors import UserError
 
-NO_LIST = (str, bytes, bytearray, memoryview, Mapping, set, frozenset)
+NOT_LISTS = (str, bytes, bytearray, memoryview, Mapping, set, frozenset)
 """Types that can be iterated over, but not by sentence, or in no order."""
 
 
@@ -44,7 +44,7 @@ def read_pairs(pairs: object, caller: str) -> list[tuple[str | tuple[str, ...], 
 def read_elements(inputs: object, caller: str, kind: str) -> list[Any]:
     """Return the elements of a list, tuple, generator, array or column of a table; all else is refused."""
     shape = getattr(inputs, "shape", (0,))
-    if isinstance(inputs, NO_LIST) or not isinstance(inputs, Iterable) or len(shape) != 1:
+    if isinstance(inputs, NOT_LISTS) or not isinstance(inputs, Iterable) or len(shape) != 1:
         raise UserError(f"{caller}: {describe_value(inputs)} is no list of {kind}")
     # pyarrow iterates over strings of its own.
     return inputs.to_pylist() if hasattr(inputs, "to_pylist") else list(inputs)
@@ -58,7 +58,7 @@ def describe_value(value: object) -> str:
 
 def _is_list(value: object) -> bool:
     """Tell whether a value is a list, a tuple or an array of one dimension."""
-    is_sequence = isinstance(value, Sequence | np.ndarray) and not isinstance(value, NO_LIST)
+    is_sequence = isinstance(value, Sequence | np.ndarray) and not isinstance(value, NOT_LISTS)
     return is_sequence and len(getattr(value, "shape", (0,))) == 1
 
 

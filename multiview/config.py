@@ -40,7 +40,7 @@ from runtime.folders import refuse_others
 
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
-MOST_VIEWS = 32
+MAX_VIEWS = 32
 """A model has at most so many: each has its own encoder, and each pair its own term of the loss."""
 
 Case = Literal["exact", "backoff", "lower"]
@@ -324,9 +324,9 @@ class NewViewsConfig(TrainConfig):
     def check(self) -> None:
         """Refuse what any training refuses, and views or words that cannot be trained."""
         super().check()
-        if not 2 <= len(self.view_list) <= MOST_VIEWS:
+        if not 2 <= len(self.view_list) <= MAX_VIEWS:
             views = f"--views {self.views[:80]}: {len(self.view_list)} of them"
-            raise UserError(f"{views}; needs two to {MOST_VIEWS}, e.g. dep,const")
+            raise UserError(f"{views}; needs two to {MAX_VIEWS}, e.g. dep,const")
         if self.encoder.dim % 2 and "seq" in self.view_list:
             raise UserError(
                 f"--encoder.dim {self.encoder.dim}: must be even for seq (half for each direction)"

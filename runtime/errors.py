@@ -9,9 +9,9 @@ from numbers import Integral
 
 MAX_LENGTH = 1500
 """Most characters of a message, which may quote a long value of a file."""
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, a full quota, and a file above the size limit of the user or file system."""
-NO_MEMORY = re.compile(
+MEMORY_MESSAGE = re.compile(
     r"out of memory|allocate memory|memory allocation failed|bad_alloc|start new thread"
     "|failed to map segment"  # a library, which is imported
     "|could not (create|execute) a primitive"  # oneDNN, which names no reason
@@ -86,7 +86,7 @@ def printable(text: str) -> str:
 
 def out_of_memory(error: BaseException) -> bool:
     """Tell whether an error means that memory ran out, perhaps while a library was loaded."""
-    if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
+    if isinstance(error, MemoryError) or MEMORY_MESSAGE.search(str(error)):
         return True
     hidden = error.__context__ if isinstance(error, OSError | ImportError) else None
     return hidden is not None and out_of_memory(hidden)  # llvmlite then says that a file is missing
@@ -94,8 +94,8 @@ def out_of_memory(error: BaseException) -> bool:
 
 def out_of_space(error: BaseException) -> bool:
     """Tell whether an error means that a file did not fit; some libraries say so only in the message."""
-    is_in_message = any(os.strerror(number) in str(error) for number in NO_ROOM)
-    return is_in_message or getattr(error, "errno", None) in NO_ROOM
+    is_in_message = any(os.strerror(number) in str(error) for number in DISK_FULL)
+    return is_in_message or getattr(error, "errno", None) in DISK_FULL
 
 
 def explain(error: Exception, *, kept_work: str) -> str | None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from runtime.errors import NO_ROOM, UserError, printable
+from runtime.errors import DISK_FULL, UserError, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,7 +152,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         fsync_path(path.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+        if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
             # A write to an open file does not say which one.
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise

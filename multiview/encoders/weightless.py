@@ -43,7 +43,7 @@ _FACTOR_1, _FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111
 UTF_32 = codecs.lookup("utf-32-le")  # now, or the first call would import it
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _ONE = np.uint8(1)
-_MOST_KEYS = 255
+_MAX_KEYS = 255
 """Keys whose signs are counted in bytes before they are added up."""
 
 
@@ -170,8 +170,8 @@ def _add_signs(key_N, offsets, weight_U, sums):  # type: ignore[no-untyped-def]
     byte, signs = number.view(np.uint8), np.empty(width, np.float32)
     for word in range(len(offsets) - 1):
         signs[:] = 0
-        for start in range(offsets[word], offsets[word + 1], _MOST_KEYS):
-            stop = min(start + _MOST_KEYS, offsets[word + 1])
+        for start in range(offsets[word], offsets[word + 1], _MAX_KEYS):
+            stop = min(start + _MAX_KEYS, offsets[word + 1])
             count[:] = 0
             for n in range(start, stop):
                 counter = key_N[n]

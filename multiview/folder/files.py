@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from multiview.config import BUILTIN as BUILTIN
-from multiview.config import BUILTIN_FOLDER, MOST_VIEWS, EncoderConfig
+from multiview.config import BUILTIN_FOLDER, MAX_VIEWS, EncoderConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, table_indices
 from multiview.words.compact import FIXED_VECTORS, packed_tensors, unpack
@@ -102,7 +102,7 @@ class ModelRecord:
     """One model, as config.json records it."""
 
     format: int
-    views: Annotated[tuple[str, ...], Len(1, MOST_VIEWS)]
+    views: Annotated[tuple[str, ...], Len(1, MAX_VIEWS)]
     encoder: EncoderConfig
     words: WordsRecord
     parsers: dict[str, dict[str, Any]]

@@ -31,7 +31,7 @@ class Options:
     """Write nothing."""
 
 
-NO_ROOM = "no space left on the disk, or the file is above its limit; steps are kept"
+DISK_FULL = "no space left on the disk, or the file is above its limit; steps are kept"
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ NO_ROOM = "no space left on the disk, or the file is above its limit; steps are 
         (UserError("x.txt, row 3: bad"), 2, "x.txt, row 3: bad"),
         (UserError("a\x1b[2Jb\nc\udce9.txt: bad"), 2, "a\ufffd[2Jb c\ufffd.txt: bad"),
         # As h5py and safetensors say it.
-        (OSError("Unable to write (errno = 28, error message = 'No space left on device')"), 2, NO_ROOM),
-        (ValueError("I/O error: No space left on device (os error 28)"), 2, NO_ROOM),
+        (OSError("Unable to write (errno = 28, error message = 'No space left on device')"), 2, DISK_FULL),
+        (ValueError("I/O error: No space left on device (os error 28)"), 2, DISK_FULL),
         (KeyboardInterrupt(), 130, "interrupted; steps are kept"),
         (ImportError("a.so: failed to map segment from shared object"), 2, "out of memory; steps are kept"),
         (MemoryError(), 2, "out of memory; steps are kept"),
