@@ -43,9 +43,7 @@ class SearchIndex:
         self.index = index
 
     @classmethod
-    def load_or_build(
-        cls, vectors_ND: NDArray[np.float32], folder: Path, identity: Mapping[str, Any]
-    ) -> Self:
+    def load_or_build(cls, vectors_ND: NDArray[Any], folder: Path, identity: Mapping[str, Any]) -> Self:
         """Read the index of vectors from a folder, or build and write it, if it has another ``identity``."""
         path, recipe = folder / "vectors.faiss", _factory_string(*vectors_ND.shape)
         identity = {**identity, "recipe": recipe}

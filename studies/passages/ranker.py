@@ -161,14 +161,7 @@ def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) ->
 
 
 def train_scorer(
-    scorer: nn.Module,
-    train: Split,
-    dev: Split,
-    *,
-    epochs: int,
-    learning_rate: float,
-    margin: float,
-    seed: int,
+    scorer: Scorer, train: Split, dev: Split, *, epochs: int, learning_rate: float, margin: float, seed: int
 ) -> list[float]:
     """Train in place with AdamW, and keep the pass that is best on dev (the start counts as pass 0).
 
