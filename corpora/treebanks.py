@@ -43,7 +43,7 @@ _UPOS_BY_TAG = {
 UPOS_OF_RELATION = {
     row["relation"]: row["upos"] for row in read_packaged_table("relations.tsv") if row["upos"]
 }
-"""By relation: the usual UPOS, then others that the word may have (level 3 of the official validator)."""
+"""The UPOS that a relation allows, the usual one first (level 3 of the official validator)."""
 
 
 def read_conllu(

@@ -16,7 +16,7 @@ NOMINALS = ("dislocated", "expl", "iobj", "nmod", "nsubj", "obj", "obl", "vocati
 RIGHTWARD = ("appos", "conj", "fixed", "flat", "goeswith")
 """Relations whose head comes before the word."""
 RELATIONS = {row["relation"]: row["dependents"] for row in read_packaged_table("relations.tsv")}
-"""By relation, for those of function words: the relations that its dependents may have, or "none"."""
+"""The relations that dependents of a function word may have, or "none", by the word's relation."""
 
 
 def mend_tree(sentence: Sentence) -> Sentence:

@@ -1,4 +1,4 @@
-"""What a training run is: frozen dataclasses for each of the two programs and its parts, and the presets.
+"""The options of training: frozen dataclasses for each of the two programs and its parts, and the presets.
 
 :class:`ContinueConfig` goes on from a model, :class:`NewViewsConfig` trains new views from nothing; both are
 a :class:`TrainConfig`. The command line takes the options of either (:class:`TrainOptions`), and ``--start``
@@ -54,7 +54,7 @@ by their number."""
 BUILTIN_FOLDER = Path(__file__).parent / "builtin" / "dep-const-seq-v8"
 """The encoder in the package."""
 DISTIL = "distil:"
-"""Before the name of a sentence encoder in ``--vectors``: each word's vector is what it makes of the word."""
+"""A prefix in ``--vectors`` before a sentence encoder's name, which then encodes each word by itself."""
 BUILTIN_WORDS = "builtin"
 """In place of a file in ``--vectors``: the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
 BUILTIN = "builtin"

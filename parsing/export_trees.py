@@ -39,7 +39,7 @@ NOT_KEPT = {
     "conllu": "comments, multiword ranges, empty nodes, lemmas, UPOS, features, DEPS, MISC; XPOS of it alone",
     "ptb": "function tags, traces, and the name of the wrapper around a sentence, here TOP",
 }
-"""What a cache does not keep of imported files of a format."""
+"""The annotation of an imported file that a cache does not keep, by format."""
 
 
 @configuration

@@ -87,7 +87,7 @@ class TextParser:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the trees of a sentence, for a cache's identity: the parsers and the options."""
+        """The parsers and options, which decide the trees of a sentence, for a cache's identity."""
         return {
             "dependency": dict(self.dependency.identity) if self.dependency else None,
             "constituency": dict(self.constituency.identity) if self.constituency else None,

@@ -1,4 +1,4 @@
-"""What every command shares: options from a frozen dataclass, exit codes, a log file, dry runs.
+"""The base of every command: options from a frozen dataclass, exit codes, a log file, dry runs.
 
 Exit codes: 0 done; 2 bad input, a full disk or too little memory (one line on stderr); 1 a bug (traceback);
 130 stopped by Ctrl-C (one line that says what is kept).
@@ -130,14 +130,14 @@ def _complaint(error: Any) -> tuple[str, Any, str]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a command would cost, for ``--dry-run``: an amount of work, its speed, and other costs."""
+    """The cost of a command, for ``--dry-run``: an amount of work, its speed, and other costs."""
 
     facts: dict[str, str]
     """The other costs, and what else is shown, by a short name."""
     amount: float | None
     """The amount of work; None if it is unknown."""
     unit: str
-    """What the amount counts, in the plural."""
+    """The unit of the amount, in the plural."""
     per_second: float
     has_estimated_amount: bool = False
     """Whether the amount itself is an estimate."""
@@ -180,7 +180,7 @@ class Command:
     folder_of: Callable[[Any], Path | None] = lambda config: None
     """Returns the folder that a configuration writes to. One run at a time may own it; a dry run does not."""
     kept_work: str = "what was finished is kept; the same command resumes"
-    """What survives Ctrl-C, as one clause of the message."""
+    """The work that is kept after Ctrl-C, as one clause of the message."""
     defaults: Callable[[str], Any] | None = None
     """Maps the name after ``--preset``, empty without one, to a configuration that holds the defaults."""
     plugins: bool = False
@@ -300,7 +300,7 @@ _USAGE_ERRORS = (
     (r"^Missing value for argument '(.*)'\. Expected .*", r"\1: needs a value; --help explains it"),
     (r"^Missing from [^:]*: (.*)", r"\1: missing; --help explains it"),
 )
-"""What tyro says, by a regular expression, and what is said in its place."""
+"""Messages of tyro, as regular expressions, and the messages that replace them."""
 
 
 def _named_path(words: Sequence[str]) -> Path:

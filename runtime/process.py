@@ -96,7 +96,7 @@ def loading() -> Iterator[None]:
 
 
 class cached_property(Generic[Value]):  # as in the standard library
-    """That of Python 3.12: a fork would copy the lock that functools' has before."""
+    """The one of Python 3.12. That of functools has a lock before, which a fork would copy."""
 
     def __init__(self, function: Callable[[Any], Value]) -> None:
         self.function, self.__doc__ = function, function.__doc__

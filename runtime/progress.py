@@ -19,7 +19,7 @@ TICK_S = 2.0
 ESTIMATED_BAR = "{l_bar}{bar}| {n_fmt}/about {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 """tqdm's own format, but for an estimated total."""
 Bar: TypeAlias = "tqdm[Any] | NoBar"
-"""What a loop reports to, by ``update(n)`` and ``set_postfix({name: value})``."""
+"""A loop reports to it by ``update(n)`` and ``set_postfix({name: value})``."""
 
 
 def progress(

@@ -140,7 +140,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
             state.restore(checkpoint)
         self._signal = 0
         self._unread: list[StepMetrics] = []
-        """Of the steps since the last reading."""
+        """The metrics of the steps since the last reading."""
         self._time_of_reading = time.perf_counter()
 
     @property

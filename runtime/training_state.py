@@ -1,4 +1,4 @@
-"""What a training run is at one moment, which saves and restores itself, and the folders that it is saved in.
+"""The state of a training run, which saves and restores itself, and the folders that it is saved in.
 
 A checkpoint is a folder, ``step-00001200/``, with ``weights.safetensors``, ``optimiser.safetensors`` and the
 record of both, ``state.json`` (position, random state). It is written under a temporary name, flushed and
@@ -71,7 +71,7 @@ class Position:
 
 
 class Optimiser(Protocol):
-    """What a step reads besides the weights, as named tensors."""
+    """The state that a step reads besides the weights, as named tensors."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all state."""

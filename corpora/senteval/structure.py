@@ -165,7 +165,7 @@ PAIR_READERS: Mapping[str, tuple[Sequence[str], Callable[[TableRow], Iterator[Pa
     "sugarcrepe": (("caption", "caption2", "negative"), _sugarcrepe),
     "opposites": (("sentence", "negated"), _opposites),
 }
-"""By the reader of a task, the columns that it takes of a published file, and the pairs that a row gives."""
+"""For each reader of a task: the columns of the published file, and the pairs that it makes of a row."""
 
 
 def task_pairs(task: str, path: Path) -> Iterator[Pair]:

@@ -42,7 +42,7 @@ class QueuedRequest:
     items: Sequence[Any]
     answer: asyncio.Future[list[Any]]
     deadline: float
-    """By ``time.monotonic``."""
+    """The time of ``time.monotonic`` after which nobody waits for the answer."""
     attempts: int = field(default=0)
 
 

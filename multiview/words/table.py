@@ -189,7 +189,7 @@ class WordTable(nn.Module):
     ) -> None:
         super().__init__()
         self.vocabulary = self.trained_vocabulary = vocabulary
-        """With and without the words of the expansion."""
+        """The vocabulary, and the same without the words of the expansion."""
         self.dim = dim
         self.fixed_vectors = fixed_vectors
         self.expansion = None

@@ -1,4 +1,4 @@
-"""What both parsers share: model folders, batches on a device, and one pass of the encoder for two parsers.
+"""The base of both parsers: model folders, batches on a device, and one pass of the encoder for two parsers.
 
 A model folder holds ``config.json``, ``vocab.json``, ``model.safetensors`` and a card ``README.md``; nothing
 in it is executable. ``config.json`` names the kind of parser and the format version, and is the record of the

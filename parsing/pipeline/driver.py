@@ -43,7 +43,7 @@ log = logging.getLogger(LOGGER)
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What is in the cache, and how many sentences this run parsed in how many seconds."""
+    """The content of the cache, and how many sentences this run parsed in how many seconds."""
 
     manifest: Manifest
     parsed_now: int

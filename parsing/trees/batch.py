@@ -1,4 +1,4 @@
-"""What parsers return, and many sentences' trees as arrays: the same in memory and in a tree cache.
+"""Parses of sentences, and batches of trees as arrays, which are the same in memory and in a tree cache.
 
 Shapes: B sentences, N tokens; a sentence of n tokens has n leaves and n - 1 internal nodes.
 """

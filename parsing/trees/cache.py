@@ -61,7 +61,7 @@ LIBVER = ("v108", "v108")
 
 @configuration
 class Manifest(Inventories):
-    """What a cache was made of, the names of its ids, and its finished shards."""
+    """The identity of a cache, the names of its ids, and its finished shards."""
 
     format_version: int = FORMAT_VERSION
     identity: dict[str, Any]

@@ -46,7 +46,7 @@ PAIRS = (
     ("How do I enable 2FA?", "How do I disable 2FA?"),
     ("The film is good.", "The film is not bad."),
 )
-"""What the judge is shown with."""
+"""The pairs of sentences on which the page shows the judge."""
 TRAINED, NEW = "trained", "new views from nothing"
 WORDS, RANDOM = "average of words", "random words"
 ROWS = (TRAINED, BUILTIN, NEW, WORDS, RANDOM)

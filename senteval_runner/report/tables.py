@@ -42,7 +42,7 @@ PAPER_COLUMNS: Columns = {
 }
 """Columns of the paper's table, in its order."""
 DIFFERENCES_OF = {"sts": ("all.pearson.mean", "concatenated.spearman")}
-"""By scorer, the metrics in which models are compared, where these are not the headline."""
+"""The metrics in which models are compared, by scorer, where it is not the main metric."""
 AVERAGE = "average"
 INTERVALS = "In brackets: 95 % of 1,000 resamples of the items."
 DIFFERENCES = (

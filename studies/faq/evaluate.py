@@ -45,7 +45,7 @@ COLUMNS = (
 )
 """UNI's Table 8, after the method."""
 SUFFIXES = {None: "", "retrieved": " + FAQ", "random": " + FAQ, random negatives"}
-"""What follows a model's name, by how its negatives were sampled; None is the frozen model."""
+"""The end of a model's name, by how its negatives were sampled; None is the frozen model."""
 SOURCE = "published (UNI, Table 8), on the authors' own set, which is not at hand"
 QUERIES_SHOWN = 150
 WRONG_ENTRIES = 4

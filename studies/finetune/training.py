@@ -35,7 +35,7 @@ from studies.finetune.examples import Draw, Examples, Stream
 
 log = logging.getLogger(LOGGER)
 Features = Concatenation | Literal["one", "cosine"]
-"""What a head sees: features of a pair of vectors, one vector, or the cosine of two."""
+"""The input of a head: features of a pair of vectors, one vector, or the cosine of two."""
 _VECTORS_PER_FEATURE = {"one": 1, "uv": 2, "diff": 1, "prod": 1}
 BATCH = 16
 """Pairs per step of :func:`tune_pairs` (BURT, UNI)."""

@@ -1,1 +1,1 @@
-"""What the layers of an encoder know: every layer and pooling on every task (Ma et al. 2019, "EMP")."""
+"""Every layer and pooling of an encoder, scored on every task (Ma et al. 2019, "EMP")."""

@@ -31,7 +31,7 @@ class PassagesConfig:
     cross: tuple[str, ...] = ()
     """Hugging Face encoders (names or folders) to fine-tune on each set as cross-encoders."""
     features: tuple[Feature, ...] = ("cosine", "bilinear", "uv", "uv-diff-prod")
-    """What a scorer sees of a question's vector u and a passage's v: cosine (not trained), u'Wv, [u; v],
+    """The features of a question's vector u and a passage's v: cosine (not trained), u'Wv, [u; v],
     [u; v; |u-v|; u*v]. The last two have a linear scorer and one with a hidden layer."""
     margin: NotNegative = 0.0
     """Margin of max(0, margin - s(q,p+) + s(q,p-)). EMP prints 0, which allows the trivial solution: a scorer

@@ -28,7 +28,7 @@ class ViewsConfig:
     systems: Annotated[tuple[str, ...], MinLen(1)] = (*PAIRS, QUICKTHOUGHT)
     """Pairs of views, and QuickThought. All are compared with dep,const or, without it, with the first."""
     beside: Literal["words", "nothing"] = "nothing"
-    """What stands beside the views: their words would hide what a view does."""
+    """Whether the mean of words is one more view; by default not, since it would hide what a view does."""
     words: Annotated[tuple[Words, ...], MinLen(1)] = ("trained", "fixed")
     """Configurations of words; both is the paper's."""
     vectors: str = TRAIN

@@ -33,7 +33,7 @@ class System:
     """Its learning rate; of a control, that of the models that it is made from."""
     seed: int
     of: str = ""
-    """Of averages of words: the pair whose words these are."""
+    """The pair of views whose words are averaged; empty for other systems."""
 
     @property
     def views(self) -> str:
