@@ -42,9 +42,9 @@ class Items:
         """Find the items that the other side has."""
         self.match = _match(self.key, self.sign, other.key, other.sign)
 
-    def of_pair(self, pair: int) -> range:
+    def of_pair(self, pair: int) -> slice:
         """Return where the items of a pair are."""
-        return range(*np.searchsorted(self.pair, (pair, pair + 1)).tolist())
+        return slice(*np.searchsorted(self.pair, (pair, pair + 1)).tolist())
 
     def share(self, part: NDArray[Any], weight: NDArray[Any] | None = None) -> Floats:
         """Return the weighted mean over each pair's items of ``part``, 0 where there are none: [n]."""
@@ -54,20 +54,23 @@ class Items:
 
 
 class Words(Items):
-    """The words [T] of one side. ``is_content`` leaves out particles, which are compared all the same."""
+    """The words [T] of one side. ``is_content`` leaves out particles, which are compared all the same.
+
+    ``is_listed`` are those that the parser takes for content, and ``is_polar`` those that a reason may name.
+    """
 
     def __init__(self, pairs: PairFacts, column: int) -> None:
         facts, row_n = pairs.facts, pairs.row_n2[:, column]
         base_number, sign = pairs.forms.columns()
         self.pair_count, self.base_count = len(row_n), len(pairs.forms.bases)
         self.pair, word_T = _items_of_pairs(facts.word_count, row_n)
-        self.word = word_T
         self.form = facts.form[word_T]
         self.base_number = base_number[self.form]
         self.key = self.pair * self.base_count + self.base_number
         self.sign = sign[self.form] * facts.sign[word_T]
         self.word_class = facts.word_class[word_T]
-        self.is_content: Flags = facts.is_content[word_T] & (self.word_class != WordClass.PARTICLE)
+        self.is_listed: Flags = facts.is_content[word_T]
+        self.is_content: Flags = self.is_listed & (self.word_class != WordClass.PARTICLE)
         self.is_compared: Flags = self.is_content | (self.word_class == WordClass.PARTICLE)
         self.is_name: Flags = self.is_content & (self.word_class == WordClass.NAME)
         is_polar_base = np.array([is_polar(base) for base in pairs.forms.bases], bool)
@@ -94,8 +97,8 @@ class Words(Items):
 class Arcs(Items):
     """The arcs [M] of one side.
 
-    ``slot`` is one number for pair, role and the head's base, ``dependent`` one for pair and the dependent's
-    base. ``sign`` is -1 where one of head and dependent is denied.
+    ``arc`` is the place of each in the facts, ``slot`` one number for pair, role and the head's base,
+    ``dependent`` one for pair and the dependent's base. ``sign`` is -1 where one of the two is denied.
     """
 
     def __init__(self, pairs: PairFacts, column: int) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from multiview.judge.comparison import Comparison
 from multiview.judge.facts import Form, WordClass, all_poles
 from multiview.structure.poles import nearness
@@ -93,13 +95,15 @@ def _words_of(both: Comparison, column: int, pair: int) -> dict[int, Form]:
     The sign is 0 where a sentence has a word with both, as *on* in "on or off".
     """
     side, forms, words = both.words[column], both.pairs.forms.forms, dict[int, Form]()
-    for word in filter(side.is_polar.__getitem__, side.of_pair(pair)):
-        form, sign, word_class = forms[side.form[word]], int(side.sign[word]), side.word_class[word]
+    here = side.of_pair(pair)
+    shown = here.start + np.flatnonzero(side.is_polar[here])
+    columns = side.form, side.sign, side.word_class, side.is_listed
+    for number, sign, word_class, is_listed in zip(*(part[shown].tolist() for part in columns), strict=True):
+        form = forms[number]
         keeps_case = word_class in (WordClass.NUMBER, WordClass.NAME)
         text = _with_not(form.text if keeps_case else form.text.lower(), sign * form.sign)
-        is_content = bool(both.pairs.facts.is_content[side.word[word]])
-        form = form._replace(text=text, sign=sign, word_class=int(word_class), is_content=is_content)
-        known = words.setdefault(form.base_number, form)
+        word_there = Form(text, form.base, form.base_number, sign, word_class, is_listed)
+        known = words.setdefault(form.base_number, word_there)
         if known.sign != sign:
             words[form.base_number] = known._replace(sign=0)
     return words
