@@ -102,10 +102,10 @@ def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path) 
     assert model.name == "bert -1,-3 mean"
     second = layers_of("-1,-3", "mean")
     assert (
-        second.identity == model.identity and second.parts[0].store("encode").positions
+        second.identity == model.identity and second.parts[0].store("encode").places
     )  # one choice, two spellings
     for other in (layers_of("-1", "mean"), layers_of("-3,-1", "mean"), layers_of("top,bottom", "cls")):
-        assert other.identity != model.identity and not other.parts[0].store("encode").positions
+        assert other.identity != model.identity and not other.parts[0].store("encode").places
 
 
 def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path) -> None:
