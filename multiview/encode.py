@@ -83,16 +83,17 @@ class ModelOptions:
     def load(self) -> MultiViewEncoder:
         """Load the model; refuse an encoder that reads no trees, and a part of a model."""
         name, *others = self.parsed_names()
-        from multiview.names.named import Places, named
+        from multiview.names.recipe import Loader, recipe_of
 
-        encoder = named(name, places=Places(device=self.device, parsers=self.parsers, products=self.products))
-        if others or not encoder.is_multiview:
+        recipe = recipe_of(name)
+        if others or recipe.reads != "trees":
             raise UserError(f"model {self.model!r}: reads no trees; give one of multiview.train")
         if name.views or name.readout or name.scale:
             raise UserError(
                 f"model {self.model!r}: is read whole here; leave out ?views, ?readout and ?scale"
             )
-        model: MultiViewEncoder = encoder.loaded
+        options: dict[str, Any] = {"parsers": self.parsers, "products": self.products}
+        model: MultiViewEncoder = Loader(recipe=recipe, device=self.device, **options).loaded
         return model
 
 

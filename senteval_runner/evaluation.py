@@ -150,14 +150,14 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
     kind, scorer = task.task.kind, task.task.scorer
     is_trained = kind in ("classes", "graded")
-    vectors, label = (encoder.features if is_trained else encoder.encode), encoder.label_of
-    labels = [label("features" if is_trained else "encode")]
+    vectors = encoder.features if is_trained else encoder.encode
+    labels = [vectors.label]
     snli_classes = task.classes if scorer == "split_snli" else ()
     try:
         splits = {name: _EncodedSplit(rows, vectors, snli_classes) for name, rows in task.splits.items()}
         if kind == "graded" and encoder.has_features:
             splits["cosine"] = _EncodedSplit(task.splits["test"], encoder.encode)
-            labels.append(f"{label('encode')} (cosine)")
+            labels.append(f"{encoder.encode.label} (cosine)")
     except UserError as error:
         raise EncoderError(str(error)) from error
     start = time.perf_counter()

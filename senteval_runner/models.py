@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from multiview.folder.files import model_folder
+from corpora.senteval.tasks import TASKS
+from multiview.folder.files import model_folder, training_seconds
 from multiview.names.baselines import training_trees
 from multiview.names.grammar import Name, parse_name
-from multiview.names.named import named
 from multiview.names.opened import OpenedEncoder, distinct_names
+from multiview.names.recipe import recipe_of
 from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.progress import progress
@@ -67,15 +68,19 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], st
                     model.skipped[task.name] = str(error)
                 bar.update(len(seeds))
     for model in models:
-        model.dim = model.encoder.dim
-        hours = [part.hours for part in model.encoder.parts]
-        model.hours = None if None in hours else sum(filter(None, hours))
+        results = [result for by_task in model.results.values() for result in by_task.values()]
+        of_classifiers = [result for result in results if TASKS[result.task].kind in ("classes", "graded")]
+        model.dim = next((result.dim for result in of_classifiers or results), None)
+        recipes = [part.recipe for part in model.encoder.parts]
+        if all(recipe.kind == "multiview" for recipe in recipes):
+            seconds = [training_seconds(model_folder(recipe.name.base)) for recipe in recipes]
+            model.hours = None if None in seconds else sum(filter(None, seconds)) / 3600
 
 
 def names_before_training(models: Iterable[Sequence[Name]]) -> dict[str, str]:
     """Return names of the trained models before their first step, "" where its tree cache is not here."""
-    encoders = [named(name) for names in models for name in names]
-    bases = dict.fromkeys(encoder.name.base for encoder in encoders if encoder.kind == "multiview")
+    recipes = [recipe_of(name) for names in models for name in names]
+    bases = dict.fromkeys(recipe.name.base for recipe in recipes if recipe.kind == "multiview")
     caches = {base: training_trees(model_folder(base)) for base in bases}
     return {base: f"start:{base}?corpus={cache}" if cache else "" for base, cache in caches.items()}
 
@@ -84,7 +89,7 @@ def expand_models(models: Sequence[Sequence[Name]], vectors: str) -> list[list[N
     """Return the names of models, those with trained words (one at least) with the words of a file."""
     expanded_models = [
         [
-            parse_name(f"{name.spec}?expand={vectors}") if named(name).has_trained_words else name
+            parse_name(f"{name.spec}?expand={vectors}") if recipe_of(name).has_trained_words else name
             for name in names
         ]
         for names in models

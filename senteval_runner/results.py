@@ -89,10 +89,10 @@ def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence
                 "hours": model.hours,
                 "parts": [
                     {
-                        "spec": part.name.spec,
-                        "kind": part.kind,
-                        "vector_label": part.label_of("encode"),
-                        "key": part.key("encode"),
+                        "spec": part.recipe.name.spec,
+                        "kind": part.recipe.kind,
+                        "vector_label": part.encode.label,
+                        "key": part.encode.key,
                     }
                     for part in model.encoder.parts
                 ],

@@ -49,7 +49,7 @@ class SentEvalConfig:
     """Options of ``senteval_runner.run``."""
 
     models: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL...", help=HELP)]
-    """Names of encoders, in the forms of :data:`multiview.names.grammar.FORMS`."""
+    """Names of encoders, in the forms of :data:`multiview.names.grammar.PREFIXES`."""
     tasks: str = "mv"
     """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all, structure,
     books (both made of the books in the package); SentEval's names, or

@@ -87,8 +87,8 @@ def random_vectors(dim: int, seed: int, *, with_ngrams: bool) -> Callable[[Seque
             text = f"<{normalise_text(token).lower()}>"  # of cat: <ca, cat, at>, <cat, ...
             names = [token]
             for length in NGRAM_LENGTHS:
-                starts = range(len(text) - length + 1)
-                names += [f"ngram:{text[start : start + length]}" for start in starts]
+                firsts = range(len(text) - length + 1)
+                names += [f"ngram:{text[first : first + length]}" for first in firsts]
             vector_of[token] = vectors_of_names(names).sum(0) / np.sqrt(len(names))
         vectors: Float = np.stack([vector_of[token] for token in tokens])
         return vectors
@@ -136,9 +136,9 @@ class Bag:
         means: Float = ((weights_nN @ vectors_NE) / np.maximum(known_counts_n1, 1)).astype(np.float32)
         return means
 
-    def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
-        """Return the vectors [n, E] of strings (split at white space) or token lists."""
-        vectors = self._means([text.split() if isinstance(text, str) else text for text in sentences])
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
+        """Return the vectors [n, E] of token lists."""
+        vectors = self._means(sentences)
         if self.direction_1E is not None:
             vectors -= (vectors @ self.direction_1E.T) @ self.direction_1E
         return vectors
@@ -156,14 +156,13 @@ class RandomLSTM:
         self.lstm = lstm.to(pick_device(device))
 
     @torch.inference_mode()
-    def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
-        """Return the vectors [n, D] of strings (split at white space) or token lists."""
-        tokens = [text.split() if isinstance(text, str) else text for text in sentences]
-        longest_first = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
-        vectors = np.zeros((len(tokens), 2 * self.lstm.hidden_size), dtype=np.float32)
-        for start in range(0, len(tokens), BATCH):
-            rows = longest_first[start : start + BATCH]
-            batch = [tokens[row] or ["."] for row in rows]
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
+        """Return the vectors [n, D] of token lists."""
+        longest_first = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
+        vectors = np.zeros((len(sentences), 2 * self.lstm.hidden_size), dtype=np.float32)
+        for first in range(0, len(sentences), BATCH):
+            rows = longest_first[first : first + BATCH]
+            batch = [sentences[row] or ["."] for row in rows]
             types = [token for words in batch for token in words]
             words_NE = self.words.rows(0, self.words.vocabulary.lookup(types))
             inputs = pack_sequence(list(words_NE.split([len(words) for words in batch])))
@@ -192,10 +191,10 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
         raise UserError(f"{trees.folder}: is not the tree cache that {folder} was trained on")
     config = recorded_config(values, where=folder / "config.json")
     if isinstance(config, ContinueConfig):
-        start = model_folder(config.start)
-        if model_sha256(start) != record.training["start"]["sha256"]:
-            raise UserError(f"{start}: is not as it was when {folder} went on from it")
-        first_model = load_model(start)
+        earlier = model_folder(config.start)
+        if model_sha256(earlier) != record.training["start"]["sha256"]:
+            raise UserError(f"{earlier}: is not as it was when {folder} went on from it")
+        first_model = load_model(earlier)
     else:
         assert isinstance(config, NewViewsConfig)
         # A teacher's part draws its weights after all others, so that the start is the same without it.

@@ -1,8 +1,8 @@
 """Parses the names of encoders, which are checked before anything heavy is imported.
 
 A name is ``PREFIX:BASE?option=value?option=value``, of which BASE alone is needed; ``A+B`` puts encoders side
-by side. :data:`FORMS` is the table of prefixes, :data:`multiview.names.named.CONSTRUCTORS` makes the encoder
-of a name with each of them; docs/senteval.md explains all names.
+by side. :data:`PREFIXES` is the table of prefixes, each with the function that makes its encoders;
+docs/senteval.md explains all names.
 """
 
 import os
@@ -18,42 +18,62 @@ from runtime.folders import current_folder
 
 
 @dataclass(frozen=True)
-class Form:
-    """The form of the names with one prefix: their base and their options."""
+class Prefix:
+    """The names with one prefix, and what makes their encoders."""
 
     words: str
-    """The form in words, for errors and help."""
+    """What these names look like, for errors and help."""
+    constructor: str
+    """The function that returns the :class:`multiview.names.recipe.Recipe` of a name and a seed, as
+    ``module:function``; it is imported when such a name is opened."""
     options: tuple[str, ...] = ()
     """Options besides those of every name; a ``corpus`` is needed."""
+    own_bases: str = ""
+    """Pattern of the bases that are no file, folder or other encoder, but views or random words."""
 
 
+CONSTRUCTORS = "multiview.names.constructors"
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
-FORMS = {
-    "": Form(
+POOLED = Prefix("cls:NAME, mean:NAME or max:NAME of a transformer", f"{CONSTRUCTORS}:pooled")
+RANDOM_WORDS = "random|ngrams"
+PREFIXES = {
+    "": Prefix(
         "MODEL, MODEL?views=VIEWS, MODEL?readout=features|meaning|raw or MODEL?expand=FILE, a MODEL of "
         "multiview.train",
+        f"{CONSTRUCTORS}:without_prefix",
         ("views", "readout", "expand"),
     ),
-    **dict.fromkeys(("cls", "mean", "max"), Form("cls:NAME, mean:NAME or max:NAME of a transformer")),
-    "random": Form("random:VIEWS, random:VIEWS?dim=N or random:VIEWS?vectors=FILE", ("dim", "vectors")),
-    "bag": Form(
-        "bag:WORDS: random?dim=N, ngrams?dim=N, a file of word vectors or a model of multiview.train",
-        ("dim",),
+    "cls": POOLED,
+    "mean": POOLED,
+    "max": POOLED,
+    "random": Prefix(
+        "random:VIEWS, random:VIEWS?dim=N or random:VIEWS?vectors=FILE",
+        f"{CONSTRUCTORS}:untrained",
+        ("dim", "vectors"),
+        "(?s).+",
     ),
-    "sif": Form(f"sif:WORDS{CORPUS}", ("dim", "corpus")),
-    "start": Form(
-        f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on", ("corpus",)
+    "bag": Prefix(
+        "bag:WORDS: random?dim=N, ngrams?dim=N, a file of word vectors or a model of multiview.train",
+        f"{CONSTRUCTORS}:bag",
+        ("dim",),
+        RANDOM_WORDS,
+    ),
+    "sif": Prefix(f"sif:WORDS{CORPUS}", f"{CONSTRUCTORS}:bag", ("dim", "corpus"), RANDOM_WORDS),
+    "start": Prefix(
+        f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on",
+        f"{CONSTRUCTORS}:before_training",
+        ("corpus",),
     ),
 }
-"""The forms of names by prefix."""
+"""The prefixes of names; ``""`` is that of names without one."""
 HELP = (
     "Folders or names of models, .npz, or files of word vectors: "
-    + "; ".join(dict.fromkeys(form.words for form in FORMS.values()))
+    + "; ".join(dict.fromkeys(prefix.words for prefix in PREFIXES.values()))
     + ". A+B puts two side by side. ANY?scale=CACHE gives classifiers each number at one scale over that "
     "text, as a trained model's are; ?scale=none gives raw numbers. ANY?structure=0.1 adds structure. VIEWS "
     "are such as dep,const; random: takes lstm as well."
 )
-"""The forms of names as ``--help`` lists them."""
+"""All names as ``--help`` lists them."""
 OPTIONS_OF_ALL = ("scale", "structure")
 """Options of every name."""
 VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -118,23 +138,10 @@ class Name:
         prefix = f"{self.prefix}:" if self.prefix else ""
         return prefix + base + "".join(f"?{key}={value}" for key, value in options.items() if value)
 
-    def staying(self) -> "Name":
-        """Return the same name for any working folder: its files are read later, perhaps in another."""
-        return replace(
-            self,
-            base=self.base if self.is_random else absolute_name(self.base),
-            scale=absolute_name(self.scale) if self.scale_trees else self.scale,
-            inner=self.inner and self.inner.staying(),
-            expand=self.expand and self.expand.absolute(),
-            vectors=self.vectors and self.vectors.absolute(),
-            corpus=self.corpus and self.corpus.absolute(),
-        )
-
     @property
-    def is_random(self) -> bool:
-        """Whether its numbers are drawn at random, so that ``base`` names no other encoder."""
-        has_random_words = self.prefix in ("bag", "sif") and self.base in ("random", "ngrams")
-        return self.prefix == "random" or has_random_words
+    def has_own_base(self) -> bool:
+        """Whether ``base`` is no file, folder or other encoder, but views or random words."""
+        return re.fullmatch(PREFIXES[self.prefix].own_bases, self.base) is not None
 
     @property
     def scale_trees(self) -> Path | None:
@@ -149,7 +156,7 @@ class Name:
 
 def wrong_form(spec: str, prefix: str) -> UserError:
     """Return the error for a name that its prefix does not take."""
-    return UserError(f"model {spec!r}: expected {FORMS[prefix].words}")
+    return UserError(f"model {spec!r}: expected {PREFIXES[prefix].words}")
 
 
 def split_parts(spec: str) -> list[str]:
@@ -178,21 +185,29 @@ def parse_name(spec: str) -> Name:
         has_wrong_value |= key in options or key not in VALUES or not re.fullmatch(VALUES[key][0], value)
         options[key] = value
     prefix, colon, base = text.partition(":")
-    if os.path.exists(text) or not (prefix and colon) or prefix not in FORMS:
+    if os.path.exists(text) or not (prefix and colon) or prefix not in PREFIXES:
         prefix, base = "", text
-    known_options = {*FORMS[prefix].options, *OPTIONS_OF_ALL}
+    known_options = {*PREFIXES[prefix].options, *OPTIONS_OF_ALL}
     lacks_corpus = "corpus" in known_options - options.keys()
     has_wrong_base = not base or ("?" in base and not os.path.exists(base))
     if has_wrong_value or has_wrong_base or lacks_corpus or not options.keys() <= known_options:
         raise wrong_form(spec, prefix)
     values: dict[str, Any] = {key: VALUES[key][1](value) for key, value in options.items()}
     name = Name(spec=spec, prefix=prefix, base=base, **values)
-    if name.dim and not name.is_random:
+    if name.dim and not name.has_own_base:
         raise wrong_form(spec, prefix)
     if name.scale and name.readout == "meaning":
         raise UserError(f"model {spec!r}: a meaning has length 1 and no scale; leave out one of the two")
     _check_files(name)
-    return replace(name, inner=parse_name(base)) if prefix and not name.is_random else name
+    # Files are read later, perhaps in another working folder.
+    files: dict[str, Any] = {
+        key: value.absolute() for key, value in values.items() if isinstance(value, Path)
+    }
+    if name.scale_trees:
+        files["scale"] = absolute_name(name.scale)
+    if name.has_own_base:
+        return replace(name, **files)
+    return replace(name, base=absolute_name(base), inner=parse_name(base) if prefix else None, **files)
 
 
 def _check_files(name: Name) -> None:

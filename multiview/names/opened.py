@@ -10,24 +10,19 @@ docs/senteval.md lists the names.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
-import torch
-
-from corpora.sentences import read_elements
-from multiview.encoders.meaning import normalize_rows
 from multiview.model import MultiViewEncoder
-from multiview.names.functions import Function
 from multiview.names.grammar import Name, parse_names
-from multiview.names.named import NamedEncoder, Output, Places, TreesOf, given, named, of_model
-from multiview.names.store import Kept
+from multiview.names.recipe import Loader, Recipe, TreesOf, recipe_of
+from multiview.names.vectors import Computed, Kept, SideBySide, Vectors, computed_vectors
 from multiview.pretrained import Float
 from runtime.errors import UserError
 from runtime.files import json_digest
+from runtime.process import cached_property
 
 Tokens = list[str]
 SentenceVectors = Callable[[Sequence[Tokens]], Float]
@@ -47,40 +42,60 @@ class Encoder(Protocol):
         """Return vectors [n, D]."""
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Part:
+    """One encoder, which is loaded at its first sentence."""
+
+    recipe: Recipe
+    encode: Vectors
+    """What one compares with."""
+    features: Vectors
+    """What classifiers get: ``encode`` itself where they get the same."""
+
+    @classmethod
+    def of(cls, loader: Loader, wrap: Callable[[Computed], Vectors] = lambda vectors: vectors) -> Self:
+        """Return the encoder of a loader, whose vectors ``wrap`` may keep."""
+        recipe = loader.recipe
+        encode = features = wrap(computed_vectors(loader, "encode"))
+        if recipe.readout_of("features") != recipe.readout_of("encode"):
+            features = wrap(computed_vectors(loader, "features"))
+        return cls(recipe=recipe, encode=encode, features=features)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class OpenedEncoder:
     """One encoder, or several side by side.
 
     Several compare by their features: beside larger vectors a meaning, whose length is 1, hardly counts.
     """
 
-    parts: Sequence[NamedEncoder | Kept]
+    parts: Sequence[Part]
     name: str = "encoder"
     """For tables."""
     spec: str = ""
     """The name as the user gave it."""
     project: int | None = None
-    """Size of a fixed Glorot random projection, the control for embedding size."""
+    """Size to which all vectors are projected."""
     seed: int = 0
     """Seed of the projection."""
 
-    @property
-    def has_features(self) -> bool:
-        """Whether classifiers get other vectors than cosines."""
-        return len(self.parts) == 1 and bool(self.parts[0].has_features)
+    @cached_property
+    def features(self) -> SideBySide:
+        """The vectors that classifiers get: a function of sentences, float32 [n, F]."""
+        return SideBySide([part.features for part in self.parts], self.project, self.seed)
 
-    def _output(self, output: Output) -> Output:
-        return output if len(self.parts) == 1 else "features"
-
-    def label_of(self, output: Output) -> str:
-        """Return which vectors of its models these are."""
-        return " + ".join(filter(None, (part.label_of(self._output(output)) for part in self.parts)))
+    @cached_property
+    def encode(self) -> SideBySide:
+        """The vectors that one compares with: a function of sentences, float32 [n, D]."""
+        if len(self.parts) > 1 or self.parts[0].encode is self.parts[0].features:
+            return self.features
+        return SideBySide([self.parts[0].encode], self.project, self.seed)
 
     @property
     def identity(self) -> list[Any]:
         """Everything that decides its vectors."""
         of_projection = [("project", self.project, self.seed)] if self.project else []
-        return [*(part.key(self._output("encode")) for part in self.parts), *of_projection]
+        return [*(part.key for part in self.encode.parts), *of_projection]
 
     @property
     def key(self) -> str:
@@ -88,37 +103,9 @@ class OpenedEncoder:
         return json_digest(self.identity, 16)
 
     @property
-    def dim(self) -> int | None:
-        """The size of a kept vector, as classifiers get it or else to compare with; None before the first."""
-        for output in ("features", "encode"):
-            sizes = [part.store(output).dim for part in self.parts if isinstance(part, Kept)]
-            if sizes and all(sizes):
-                return self.project or sum(filter(None, sizes))
-        return None
-
-    def encode(self, sentences: Any, *, normalize: bool = False, **options: Any) -> Float:
-        """Return the vectors [n, D] of sentences to compare with; ``normalize`` scales them to length 1.
-
-        Sentences and options are those of :meth:`multiview.names.named.NamedEncoder.encode`.
-        """
-        vectors = self._of_parts(self._output("encode"), sentences, options)
-        return normalize_rows(torch.from_numpy(vectors)).numpy() if normalize else vectors
-
-    def features(self, sentences: Any, **options: Any) -> Float:
-        """Return the vectors [n, F] of sentences that classifiers get."""
-        return self._of_parts("features", sentences, options)
-
-    def _of_parts(self, output: Output, sentences: Any, options: Mapping[str, Any]) -> Float:
-        if sentences is not None:
-            sentences = read_elements(sentences, "encode", "sentences")  # a generator serves all parts
-        blocks: list[Float] = [getattr(part, output)(sentences, **options) for part in self.parts]
-        vectors: Float = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
-        if self.project:
-            shape = (vectors.shape[1], self.project)
-            bound = np.sqrt(6.0 / sum(shape))  # Glorot's
-            projection = np.random.RandomState(self.seed).uniform(-bound, bound, shape)
-            vectors = vectors @ projection.astype(np.float32)
-        return vectors
+    def has_features(self) -> bool:
+        """Whether classifiers get other vectors than cosines."""
+        return self.features is not self.encode
 
 
 def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
@@ -130,25 +117,40 @@ def as_encoder(encoder: Encoder | SentenceVectors, trees: TreesOf | None = None)
     """Keep the vectors of an encoder, or of a function of token lists, in memory; refuse anything else."""
     if isinstance(encoder, OpenedEncoder):
         return encoder
+    loader = Loader(recipe=_recipe_of_object(encoder), trees=trees)
+    return OpenedEncoder(parts=[Part.of(loader, Kept)])
+
+
+def _recipe_of_object(encoder: Encoder | SentenceVectors) -> Recipe:
     name, is_encoder = Name(base="encoder"), isinstance(encoder, Encoder)
     if isinstance(encoder, MultiViewEncoder):
-        part = replace(of_model(encoder, name), places=Places(trees=trees))
-        return OpenedEncoder(parts=[Kept(part)])
+        has_meaning = bool(encoder.readout or encoder.structure)
+        return Recipe(
+            name=name,
+            kind="object",
+            load=functools.partial(_given, encoder),
+            reads="trees",
+            has_features=has_meaning or encoder.has_scale,
+            has_meaning=has_meaning,
+            share=encoder.structure,
+        )
     if not is_encoder and not callable(encoder):
         raise UserError(
             f"{encoder!r:.60} is no encoder: give an object with encode(sentences) or a function of token "
             "lists; either returns an array [sentences, dimensions]"
         )
-    loaded = encoder if isinstance(encoder, Encoder) else Function(encoder)
-    part = NamedEncoder(
+    return Recipe(
         name=name,
         kind="object",
-        content=[],
-        load=functools.partial(given, loaded),
-        takes_tokens=bool(getattr(encoder, "pretokenized", not is_encoder)),
-        has_own_features=is_encoder and callable(getattr(encoder, "features", None)),
+        load=functools.partial(_given, encoder),
+        reads="tokens" if getattr(encoder, "pretokenized", not is_encoder) else "text",
+        has_features=is_encoder and callable(getattr(encoder, "features", None)),
     )
-    return OpenedEncoder(parts=[Kept(part)])
+
+
+def _given(encoder: Any, device: str | None) -> Any:
+    """Return an encoder that is loaded already; it has a name because a lambda cannot be pickled."""
+    return encoder
 
 
 def open_encoder(
@@ -158,18 +160,19 @@ def open_encoder(
     keep: bool = False,
     seed: int = 0,
     project: int | None = None,
-    **places: Any,
+    **options: Any,
 ) -> OpenedEncoder:
     """Return the encoder that a name means, ``A+B`` both side by side; loaded at the first sentence.
 
-    With ``keep``, the vectors of token lists are kept: below the folder ``cache``, one subfolder per part, or
-    in memory. ``seed`` is that of random encoders and of the projection to ``project`` dimensions.
-    ``places`` are fields of :class:`multiview.names.named.Places`.
+    With ``keep``, the vectors of token lists are kept: below the folder ``cache``, one subfolder per kind of
+    vectors, or in memory. ``seed`` is that of random encoders and of the projection to ``project``
+    dimensions. ``options`` are fields of :class:`multiview.names.recipe.Loader`.
     """
     names = parse_names(names) if isinstance(names, str) else names
-    encoders = [named(name, seed, Places(**places)) for name in names]
+    loaders = [Loader(recipe=recipe_of(name, seed), **options) for name in names]
+    wrap = [functools.partial(Kept, cache=cache)] if keep or cache else []
     return OpenedEncoder(
-        parts=[Kept(encoder, cache) for encoder in encoders] if keep or cache else encoders,
+        parts=[Part.of(loader, *wrap) for loader in loaders],
         name="+".join(name.label for name in names),
         spec="+".join(name.spec for name in names),
         project=project,

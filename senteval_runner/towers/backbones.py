@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiview.names.named import NamedEncoder, Output, Places, named
-from multiview.names.opened import OpenedEncoder
-from multiview.names.store import Kept, text_of
+from multiview.names.opened import OpenedEncoder, Part
+from multiview.names.recipe import Loader, Method, Recipe, recipe_of
+from multiview.names.store import text_of
+from multiview.names.vectors import Computed, Kept
 from multiview.pretrained import load_pretrained, report_in_one_line, silence_libraries
 from runtime.device import pick_device
 from runtime.errors import UserError
@@ -107,59 +108,41 @@ class Backbone:
     """Names of layers, from the bottom up."""
     poolings: tuple[str, ...] = (OWN_POOLING,)
 
-    has_features = False
-
-    def __init__(self, source: NamedEncoder, output: Output = "encode") -> None:
-        self.source = replace(source, places=Places(trees=EvaluationTrees().of))
-        self.output, self.name, self.kind = output, source.label, source.kind
-        self.identity: list[Any] = [source.key(output), WHOLE_ENCODER]
+    def __init__(self, recipe: Recipe, method: Method = "encode") -> None:
+        part = Part.of(Loader(recipe=recipe, trees=EvaluationTrees().of))
+        self.recipe, self.name = recipe, recipe.name.label
+        self.vectors = part.features if method == "features" else part.encode
+        self.identity: list[Any] = [self.vectors.key, WHOLE_ENCODER]
         """Everything that determines the vectors, except the columns."""
         self.columns = [(WHOLE_ENCODER, OWN_POOLING)]
         """Layer and pooling of the vectors that :meth:`encode` computes, in order."""
-        self.dtype = "float32"
-
-    @property
-    def label(self) -> str:
-        """Its name in tables."""
-        return self.name
-
-    def label_of(self, output: Output) -> str:
-        """Return an empty label, since there is only one kind of vectors."""
-        return ""
-
-    def key(self, output: Output = "encode") -> str:
-        """Return a digest of everything that determines the stored vectors."""
-        return json_digest([*self.identity, self.dtype, self.columns], 16)
 
     def notes(self) -> list[str]:
         """Return remarks for readers of the scores."""
-        vectors = "mean over known words" if self.source.kind == "words" else "its own sentence vectors"
+        vectors = "mean over known words" if self.recipe.kind == "words" else "its own sentence vectors"
         return [f"{self.name}: {vectors}, one row"]
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
         """Return all columns of token lists."""
-        vectors: Float = getattr(self.source, self.output)(sentences)
-        return vectors
+        return self.vectors(sentences)
 
-    def features(self, sentences: Sequence[Sequence[str]]) -> Float:
-        """Return the same columns, which classifiers get, too."""
-        return self.encode(sentences)
-
-    def open(self, choices: Sequence[Representation], cache: Path | None, dtype: str = "float32") -> Kept:
-        """Open the columns of some choices, stored in a subfolder of ``cache`` or, without one, in memory."""
+    def open(self, choices: Sequence[Representation], cache: Path | None, dtype: str = "float32") -> None:
+        """Open the columns of some choices, kept in a subfolder of ``cache`` or, without one, in memory."""
         for _, pooling in choices:
             if pooling not in self.poolings:
                 raise UserError(f"{self.name}: no pooling {pooling!r}; it has {', '.join(self.poolings)}")
         self.choices = choices
         self.columns = list(dict.fromkeys(column for choice in choices for column in columns_of(choice)))
-        self.dtype = dtype
-        self.part = Kept(self, cache, len(self.columns), dtype)
-        return self.part
+        key = json_digest([*self.identity, dtype, self.columns], 16)
+        vectors = Computed(
+            key=key, label="", name=self.name, compute=lambda sentences, *_: self.encode(sentences)
+        )
+        self.kept = Kept(vectors, cache, len(self.columns), dtype)
 
     def encoder(self, choice: Representation) -> OpenedEncoder:
-        """Return an encoder whose vectors are the columns of an opened choice side by side."""
-        columns = [self.columns.index(column) for column in columns_of(choice)]
-        return OpenedEncoder(parts=[self.part.reading(columns)])
+        """Return an encoder whose vectors, for classifiers too, are an opened choice's side by side."""
+        columns = self.kept.reading([self.columns.index(column) for column in columns_of(choice)])
+        return OpenedEncoder(parts=[Part(recipe=self.recipe, encode=columns, features=columns)])
 
 
 class TransformerBackbone(Backbone):
@@ -171,22 +154,22 @@ class TransformerBackbone(Backbone):
 
     poolings = POOLINGS
 
-    def __init__(self, source: NamedEncoder, max_length: int = 256, device: str | None = None) -> None:
+    def __init__(self, recipe: Recipe, max_length: int = 256, device: str | None = None) -> None:
         silence_libraries()
         from transformers import AutoConfig
 
-        super().__init__(source)
+        super().__init__(recipe)
         self.max_length, self.device = max_length, pick_device(device)
-        self.path = transformer_folder(source.name.spec)
+        self.path = transformer_folder(recipe.name.spec)
         with report_in_one_line(
-            f"backbone {source.name.spec!r} cannot be loaded", "give the folder or name of an encoder"
+            f"backbone {recipe.name.spec!r} cannot be loaded", "give the folder or name of an encoder"
         ):
             # The default None would ask at the terminal, and run the folder's code after "y".
             self.config = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
         self.layers = transformer_layers(int(self.config.num_hidden_layers))
         self.columns = [(layer, pooling) for layer in self.layers for pooling in POOLINGS]
         self.dim = int(self.config.hidden_size)
-        self.identity = [source.key(), max_length, version("transformers")]
+        self.identity = [self.vectors.key, max_length, version("transformers")]
 
     @cached_property
     def model(self) -> Any:
@@ -222,7 +205,7 @@ class TransformerBackbone(Backbone):
             states = self.model.auto_model(**batch, output_hidden_states=True).hidden_states
             if len(states) != len(self.layers) or states[0].shape[2] != self.dim:
                 raise UserError(
-                    f"backbone {self.source.name.spec!r} gives {len(states)} states of {states[0].shape[2]} "
+                    f"backbone {self.recipe.name.spec!r} gives {len(states)} states of {states[0].shape[2]} "
                     f"dimensions, its configuration says {len(self.layers)} of {self.dim}: not supported"
                 )
             vectors = [
@@ -251,9 +234,9 @@ def transformer_folder(spec: str) -> str:
 
 def open_backbone(spec: str, *, max_length: int = 256, device: str | None = None) -> Backbone:
     """Return the backbone that ``spec`` names; an encoder that is no transformer has one layer."""
-    source = named(spec)
-    is_transformer = source.kind == "sentence-transformers"
-    return TransformerBackbone(source, max_length, device) if is_transformer else Backbone(source)
+    recipe = recipe_of(spec)
+    is_transformer = recipe.kind == "sentence-transformers"
+    return TransformerBackbone(recipe, max_length, device) if is_transformer else Backbone(recipe)
 
 
 def open_layers(
@@ -266,8 +249,6 @@ def open_layers(
     """
     backbone = open_backbone(spec, max_length=max_length, device=device)
     selection = select_layers(layers, backbone.layers, backbone.name)
-    return OpenedEncoder(
-        parts=[backbone.open([(selection, pooling)], cache)],
-        name=f"{backbone.name} {selection} {pooling}",
-        spec=f"{spec} {selection} {pooling}",
-    )
+    backbone.open([(selection, pooling)], cache)
+    name, spec = (f"{each} {selection} {pooling}" for each in (backbone.name, spec))
+    return replace(backbone.encoder((selection, pooling)), name=name, spec=spec)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from multiview.names.named import NamedEncoder, named
+from multiview.names.recipe import Recipe, recipe_of
 from multiview.pretrained import silence_libraries
 from runtime.errors import UserError
 
@@ -24,13 +24,13 @@ MAX_LETTERS = 500
 
 def find_backbone(
     backbone: str | None, output: Path, read_texts: Callable[[], Sequence[str]], *, seed: int
-) -> NamedEncoder:
+) -> Recipe:
     """Find the encoder to load; a tiny BERT is built of the texts in the output."""
     if backbone is None:
         raise UserError(f"no backbone: give --backbone with a Hugging Face name, a folder or {TINY}")
     if backbone == TINY:
         backbone = str(build_tiny(output / "backbone", read_texts(), seed=seed))
-    return named(backbone)
+    return recipe_of(backbone)
 
 
 def build_tiny(

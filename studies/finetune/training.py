@@ -224,16 +224,16 @@ def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Te
 
 def is_tunable(model: OpenedEncoder) -> bool:
     """Tell whether a model is one transformer; BURT and UNI keep word vectors and older encoders fixed."""
-    return [part.kind for part in model.parts] in (["sentence-transformers"], ["pooled"])
+    return [part.recipe.kind for part in model.parts] in (["sentence-transformers"], ["pooled"])
 
 
 def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
     """Load a fresh copy of a transformer for training; ``options`` are those of ``load_tower``."""
     if not is_tunable(model):
         raise UserError(f"{model.spec!r} is not one transformer: nothing to tune")
-    (part,) = model.parts
-    pooling: Any = part.name.prefix or None
-    return load_tower(part.name.base, pooling=pooling, **options)
+    name = model.parts[0].recipe.name
+    pooling: Any = name.prefix or None
+    return load_tower(name.base, pooling=pooling, **options)
 
 
 def tune_pairs(

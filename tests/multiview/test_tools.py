@@ -19,7 +19,7 @@ from multiview import encode, explain, search
 from multiview.encoders.meaning import Scale
 from multiview.folder.files import load_model, model_folder
 from multiview.model import MultiViewEncoder
-from multiview.names.named import named
+from multiview.names.recipe import recipe_of
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
 from runtime import large_arrays
@@ -316,7 +316,7 @@ def test_builtin_is_the_name_of_a_folder(builtin: Path, corpus: Path, refusal) -
     for name in ("bultin", "built-in", "Builtin"):
         assert f"model '{name}': no such folder; did you mean builtin?" in refusal(encode.cli, name, corpus)
         with pytest.raises(UserError, match="did you mean builtin"):
-            named(name)
+            recipe_of(name)
 
 
 def test_the_packaged_encoder_is_small_and_says_where_its_data_come_from() -> None:

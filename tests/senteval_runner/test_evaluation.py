@@ -12,7 +12,7 @@ from scipy import stats
 from corpora.senteval.tasks import TASKS
 from multiview.encoders.meaning import Readout
 from multiview.model import MultiViewEncoder
-from multiview.names.named import named
+from multiview.names.recipe import recipe_of
 from runtime.errors import UserError
 from senteval_runner import EncoderError, evaluate
 from senteval_runner.evaluation_trees import open_model
@@ -232,6 +232,6 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
         open_model(f"{name}?readout=wide")
     with pytest.raises(EncoderError, match="never fitted"):
         results_of(f"{tmp_path / 'plain'}?readout=meaning")
-    encoder = named(f"{name}?structure=0.3")
-    labels = (encoder.label_of("encode"), encoder.label_of("features"))
+    recipe = recipe_of(f"{name}?structure=0.3")
+    labels = (recipe.label_of("encode"), recipe.label_of("features"))
     assert labels == ("meaning, structure 0.3", "features, structure 0.3")

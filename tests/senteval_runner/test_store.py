@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from multiview.names.opened import as_encoder
-from multiview.names.store import Kept, VectorStore
+from multiview.names.store import VectorStore
+from multiview.names.vectors import Kept
 from runtime.errors import UserError
 from tests.senteval_runner.encoders import RandomBag
 
@@ -22,7 +23,7 @@ def test_it_stays_in_its_folder(tmp_path: Path, monkeypatch) -> None:
     store = VectorStore(Path("store"), 3)
     monkeypatch.chdir("other")
     store.add(["a"], random_vectors(1))
-    assert VectorStore(tmp_path / "store", 3).places.keys() == store.places.keys()
+    assert VectorStore(tmp_path / "store", 3).positions.keys() == store.positions.keys()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -55,7 +56,7 @@ def test_an_encoder_is_asked_once_per_sentence_over_runs(tmp_path: Path) -> None
 
     def run(sentences: list[list[str]]) -> np.ndarray:
         (part,) = as_encoder(bag).parts
-        return Kept(part.encoder, tmp_path).encode(sentences)
+        return Kept(part.encode.computed, tmp_path)(sentences)
 
     first = run(sentences)
     (next(tmp_path.iterdir()) / "00001-0.npy").write_bytes(b"half a shard")  # killed before its record

@@ -9,12 +9,14 @@ import torch
 
 from multiview.encoders.meaning import FEATURE_LENGTH, Scale
 from multiview.model import MultiViewEncoder
-from multiview.names.grammar import split_parts
-from multiview.names.named import Places, named
+from multiview.names.grammar import PREFIXES, Name, Prefix, split_parts
+from multiview.names.opened import open_encoder
+from multiview.names.recipe import Loader, Recipe, recipe_of
 from runtime.errors import UserError
 from senteval_runner.evaluation_trees import open_model
 from senteval_runner.run import cli as run
 from tests.parsing.pipeline.toy_parsers import odd_sentences, write_cache
+from tests.senteval_runner.encoders import Letters
 
 
 @pytest.fixture
@@ -42,10 +44,10 @@ def workplace(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_what_a_name_means(workplace: Path, spec: str, kind: str, name: str | None) -> None:
-    encoder = named(spec)
-    assert (encoder.kind, encoder.label) == (kind, name or encoder.label)
+    recipe = recipe_of(spec)
+    assert (recipe.kind, recipe.name.label) == (kind, name or recipe.name.label)
     has_seed = kind == "random" or ":random" in spec or ":ngrams" in spec
-    assert (encoder.key() != named(spec, seed=1).key()) == has_seed
+    assert (recipe.key() != recipe_of(spec, seed=1).key()) == has_seed
 
 
 @pytest.mark.parametrize(
@@ -78,28 +80,44 @@ def test_what_it_cannot_mean_is_one_line(
 
 
 def test_keys_are_of_the_content(workplace: Path, builtin: Path) -> None:
-    key = named("builtin").key()
-    assert key == named(str(builtin)).key()
+    key = recipe_of("builtin").key()
+    assert key == recipe_of(str(builtin)).key()
     with pytest.MonkeyPatch.context() as patch:  # other rules of characters, other vectors
-        patch.setattr("multiview.names.named.VERSION", 0)
-        assert key != named("builtin").key()
-    others = (Places(products="int8"), Places(parsers={"dep": "other"}))
-    assert named("builtin", places=Places(products="float32")).key() == named("builtin").key()
-    assert len({named("builtin", places=places).key() for places in (Places(), *others)}) == 3
-    assert named("builtin?views=0-seq").key() != named("builtin?views=1-seq").key()
+        patch.setattr("multiview.names.recipe.VERSION", 0)
+        assert key != recipe_of("builtin").key()
+    choices: list[dict] = [{}, {"products": "float32"}, {"products": "int8"}, {"parsers": {"dep": "other"}}]
+    keys = [Loader(recipe=recipe_of("builtin"), **choice).key("encode") for choice in choices]
+    assert keys[0] == keys[1] == key and len({*keys}) == 3
+    assert recipe_of("builtin?views=0-seq").key() != recipe_of("builtin?views=1-seq").key()
     plus = workplace / "a+b.txt"
     plus.write_text((workplace / "words.txt").read_text())
     assert split_parts(str(plus)) == [str(plus)] and split_parts("a+random:seq") == ["a", "random:seq"]
-    assert named(str(plus)).key() == named("words.txt").key()
-    over = named("random:seq?dim=8?vectors=words.txt").key()
+    assert recipe_of(str(plus)).key() == recipe_of("words.txt").key()
+    over = recipe_of("random:seq?dim=8?vectors=words.txt").key()
     (workplace / "words.txt").write_text((workplace / "words.txt").read_text() + "sat 1 2 3 4 5 6 7 8\n")
-    keys = {over, *(named(f"random:seq?dim=8{w}").key() for w in ("", "?vectors=words.txt"))}
+    keys = {over, *(recipe_of(f"random:seq?dim=8{w}").key() for w in ("", "?vectors=words.txt"))}
     assert len(keys) == 3
     write_cache(workplace / "other", odd_sentences(31))
-    plain, *scaled = (named(f"bag:random{end}") for end in ("", "?scale=trees", "?scale=other"))
+    plain, *scaled = (recipe_of(f"bag:random{end}") for end in ("", "?scale=trees", "?scale=other"))
     keys = {plain.key(), *(one.key(output) for one in scaled for output in ("encode", "features"))}
     assert len(keys) == 5 and plain.key("features") == plain.key()
-    assert named("bag:random?scale=./trees").key() == scaled[0].key()
+    assert recipe_of("bag:random?scale=./trees").key() == scaled[0].key()
+
+
+def letters(name: Name, seed: int) -> Recipe:
+    return Recipe(
+        name=name, kind="letters", load=lambda _: Letters().encode, content=[name.base], reads="text"
+    )
+
+
+def test_a_prefix_is_a_row_and_the_function_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = Prefix("letters:LANGUAGE", f"{__name__}:letters", own_bases="[a-z]+")
+    monkeypatch.setitem(PREFIXES, "letters", prefix)
+    both = open_encoder("letters:english+bag:random?dim=3")
+    assert both.encode(["a cat", ""]).shape == (2, 29) and both.encode(["a cat"])[0, 0] == 2
+    assert recipe_of("letters:english").key() != recipe_of("letters:german").key()
+    with pytest.raises(UserError, match=r"'letters:english\?dim=x': expected letters:LANGUAGE"):
+        open_encoder("letters:english?dim=x")
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
@@ -109,7 +127,7 @@ def test_a_pipe_in_a_folder_of_another_library_is_refused_unread(name: str, tmp_
     (tmp_path / name).unlink()
     os.mkfifo(tmp_path / name)
     with pytest.raises(UserError, match=f"{name}: a pipe or a device"):
-        named(str(tmp_path))
+        recipe_of(str(tmp_path))
 
 
 def test_models_side_by_side(workplace: Path) -> None:
@@ -118,7 +136,7 @@ def test_models_side_by_side(workplace: Path) -> None:
     both, parts = open_model("+".join(names)), [open_model(name).encode(sentences) for name in names]
     np.testing.assert_array_equal(both.encode(sentences), np.hstack(parts))
     np.testing.assert_allclose(both.encode(["good bad"]), both.encode(sentences)[:1], atol=1e-6)
-    assert both.name == "+".join(names) and both.dim == both.encode(sentences).shape[1]
+    assert both.name == "+".join(names)
     model = MultiViewEncoder.load("builtin", "cpu")
     words = [model.word_vectors(one).mean(axis=0) for one in sentences]
     np.testing.assert_allclose(parts[1], words, rtol=1e-5)
@@ -152,7 +170,7 @@ def test_a_scale_is_that_of_a_text(
 ) -> None:
     """Classifiers get each number centred and at one deviation over the text; cosines are of raw numbers."""
     spec = npz if spec == "npz" else spec
-    monkeypatch.setattr("multiview.names.named.CHUNK", 7)
+    monkeypatch.setattr("multiview.names.vectors.CHUNK", 7)
     raw, scaled, none = (open_model(f"{spec}{end}") for end in ("", "?scale=trees", "?scale=none"))
     text = [list(words) for words in odd_sentences(30)]
     sentences, text_vectors = [["zzz"], *text[:3]], raw.encode(text).astype(np.float64)
@@ -164,7 +182,7 @@ def test_a_scale_is_that_of_a_text(
     for same in (scaled.encode(sentences), none.features(sentences)):
         np.testing.assert_allclose(same, raw.encode(sentences), atol=1e-6)
     np.testing.assert_allclose(scaled.features(sentences[0]), expected[:1], atol=1e-5)
-    assert (scaled.label_of("encode"), scaled.label_of("features")) == ("raw", "features")
+    assert (scaled.encode.label, scaled.features.label) == ("raw", "features")
 
 
 def test_a_models_own_scale(workplace: Path, builtin: Path) -> None:
@@ -182,13 +200,13 @@ def test_a_models_own_scale(workplace: Path, builtin: Path) -> None:
     np.testing.assert_allclose(features[""], scaled * FEATURE_LENGTH / scaled.shape[1] ** 0.5, atol=1e-6)
     np.testing.assert_allclose(features["?scale=none"], raw, atol=1e-6)
     assert features["?scale=trees"].shape == scaled.shape
-    assert [(one.label_of("encode"), one.label_of("features")) for one in encoders.values()] == [
+    assert [(one.encode.label, one.features.label) for one in encoders.values()] == [
         ("raw", "features"),
         ("raw", "raw"),
         ("raw", "features"),
     ]
     np.testing.assert_allclose(encoders[""].encode(words), raw, atol=1e-6)
-    assert len({one.parts[0].key("features") for one in encoders.values()}) == 3
+    assert len({one.parts[0].features.key for one in encoders.values()}) == 3
     columns = (np.split(raw, 2, axis=1)[1] - 1) / 2
     one = open_model("own?views=1-seq").features(words)
     np.testing.assert_allclose(one, columns * FEATURE_LENGTH / columns.shape[1] ** 0.5, atol=1e-6)
