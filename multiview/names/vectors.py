@@ -134,8 +134,8 @@ class OfOther:
         """Return the vectors of sentences; trees are not read."""
         loaded, name = self.loader.loaded, self.loader.recipe.name.label
         encode = getattr(loaded, self.method, loaded)  # it may be a function itself
-        parts = chunks([*map(self._input, sentences)], f"encode {name}", show)
-        return np.concatenate([check_vectors(encode(part), part, name)[0] for part in parts])
+        blocks = chunks([*map(self._input, sentences)], f"encode {name}", show)
+        return np.concatenate([check_vectors(encode(block), block, name)[0] for block in blocks])
 
     def _input(self, sentence: str | Sequence[str]) -> object:
         if self.loader.recipe.reads == "text":
@@ -151,8 +151,8 @@ def scaled(compute: Compute, text: Path) -> Compute:
         trees = TreeCache.open(text)
         sentences = [*trees.words(sample_ranges([(0, len(trees))]))]
         firsts = range(0, len(sentences), CHUNK)
-        parts = (sentences[first : first + CHUNK] for first in firsts)
-        return Scale.measure(torch.from_numpy(compute(part, None, False)) for part in parts)
+        blocks = (sentences[first : first + CHUNK] for first in firsts)
+        return Scale.measure(torch.from_numpy(compute(block, None, False)) for block in blocks)
 
     return lambda *call: scale()(torch.from_numpy(compute(*call))).numpy()
 
