@@ -1,6 +1,6 @@
 """Makes the recipes of names: a function for each prefix of :data:`multiview.names.grammar.PREFIXES`.
 
-Each takes a name and the seed of random encoders. Its ``content`` are the JSON values, beside the name's
+Each takes a name and the seed of random encoders. Its ``identity`` are the JSON values, beside the name's
 prefix and options, that decide the vectors.
 """
 
@@ -49,11 +49,11 @@ def without_prefix(name: Name, seed: int) -> Recipe:
 def _on_disk(name: Name, path: Path) -> Recipe:
     """Return the recipe of a file or folder: a format in config.json tells ours from a transformer."""
     if path.is_file():
-        content = [sha256_file(path)]
+        identity = [sha256_file(path)]
         if path.suffix == ".npz":
             load = functools.partial(precomputed, path)
-            return Recipe(name=name, kind="vectors", load=load, content=content, reads="text")
-        return Recipe(name=name, kind="words", load=lambda _: Bag(lookup_of(name.base)), content=content)
+            return Recipe(name=name, kind="vectors", load=load, identity=identity, reads="text")
+        return Recipe(name=name, kind="words", load=lambda _: Bag(lookup_of(name.base)), identity=identity)
     config = path / "config.json"
     values = read_json(config) if config.is_file() else None
     is_ours = isinstance(values, dict) and "format" in values and "views" in values
@@ -65,7 +65,7 @@ def _on_disk(name: Name, path: Path) -> Recipe:
         name=name,
         kind="multiview",
         load=functools.partial(MultiViewEncoder.load, name.base),
-        content=[model_sha256(path)],
+        identity=[model_sha256(path)],
         reads="trees",
         has_features=has_meaning or record.scale is not None,
         # A view has features where its model has them, but neither its share of structure nor its read-out.
@@ -83,7 +83,7 @@ def _of_library(name: Name, folder_hash: str | None = None) -> Recipe:
         model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))
         return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
 
-    return Recipe(name=name, kind="sentence-transformers", load=load, content=[content], reads="text")
+    return Recipe(name=name, kind="sentence-transformers", load=load, identity=[content], reads="text")
 
 
 def precomputed(path: Path, device: str | None = None) -> Encode:
@@ -118,8 +118,8 @@ def pooled(name: Name, seed: int) -> Recipe:
         model = assemble(load_pretrained(name.base), name.prefix).to(pick_device(device))
         return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
 
-    content = [_inner(name, "sentence-transformers").key()]
-    return Recipe(name=name, kind="pooled", load=load, content=content, reads="text")
+    identity = [_inner(name, "sentence-transformers").key()]
+    return Recipe(name=name, kind="pooled", load=load, identity=identity, reads="text")
 
 
 def untrained(name: Name, seed: int) -> Recipe:
@@ -146,7 +146,7 @@ def untrained(name: Name, seed: int) -> Recipe:
         return MultiViewEncoder.untrained(views, dim=dim, words=table, seed=seed, device=device)
 
     reads: Literal["tokens", "trees"] = "tokens" if is_lstm else "trees"
-    return Recipe(name=name, kind="random", load=load, content=[name.base, seed], reads=reads)
+    return Recipe(name=name, kind="random", load=load, identity=[name.base, seed], reads=reads)
 
 
 def bag(name: Name, seed: int) -> Recipe:
@@ -155,8 +155,8 @@ def bag(name: Name, seed: int) -> Recipe:
     def load(device: str | None) -> Bag:
         return Bag(lookup_of(name.base, name.dim, seed=seed), name.corpus)
 
-    content = [name.base, seed] if name.has_own_base else [_inner(name, "multiview", "words").key()]
-    return Recipe(name=name, kind="bag", load=load, content=content)
+    identity = [name.base, seed] if name.has_own_base else [_inner(name, "multiview", "words").key()]
+    return Recipe(name=name, kind="bag", load=load, identity=identity)
 
 
 def before_training(name: Name, seed: int) -> Recipe:
@@ -167,7 +167,7 @@ def before_training(name: Name, seed: int) -> Recipe:
         name=name,
         kind="start",
         load=functools.partial(load_start, name.base, name.corpus),
-        content=[model.key()],
+        identity=[model.key()],
         reads="trees",
         has_features=model.has_features,
     )

@@ -43,7 +43,7 @@ class Recipe:
     load: Callable[[str | None], Any] = field(repr=False)
     """Loads on a device: a :class:`MultiViewEncoder`, another object with ``encode(sentences)``, or only
     that function."""
-    content: Sequence[object] = ()
+    identity: Sequence[object] = ()
     """JSON values that decide the vectors; :func:`recipe_of` adds the name's prefix and options."""
     reads: Literal["trees", "tokens", "text"] = "tokens"
     """What it encodes: sentences with trees, as a :class:`MultiViewEncoder`, token lists, or strings."""
@@ -84,7 +84,7 @@ class Recipe:
 
     def key(self, method: Method = "encode", *more: object) -> str:
         """Return a hex digest of everything that decides the vectors, of ``more`` values too."""
-        return json_digest([self.content, self.readout_of(method), FEATURE_LENGTH, *more], 16)
+        return json_digest([self.identity, self.readout_of(method), FEATURE_LENGTH, *more], 16)
 
 
 def recipe_of(name: Name | str, seed: int = 0) -> Recipe:
@@ -98,10 +98,10 @@ def recipe_of(name: Name | str, seed: int = 0) -> Recipe:
         options["scale"] = [sha256_file(name.scale_trees / MANIFEST), SAMPLE_SENTENCES, BLOCK_SENTENCES]
     if name.structure is not None:
         options["structure"] = [check_share(name.structure), WIDTH]
-    content = [name.prefix, *recipe.content, options]
+    identity = [name.prefix, *recipe.identity, options]
     if name.views:
-        content.append(view_positions(model_record(model_folder(name.base)).views, name.views))
-    return replace(recipe, content=content)
+        identity.append(view_positions(model_record(model_folder(name.base)).views, name.views))
+    return replace(recipe, identity=identity)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

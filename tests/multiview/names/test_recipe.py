@@ -105,9 +105,8 @@ def test_keys_are_of_the_content(workplace: Path, builtin: Path) -> None:
 
 
 def letters(name: Name, seed: int) -> Recipe:
-    return Recipe(
-        name=name, kind="letters", load=lambda _: Letters().encode, content=[name.base], reads="text"
-    )
+    identity = [name.base]
+    return Recipe(name=name, kind="letters", load=lambda _: Letters().encode, identity=identity, reads="text")
 
 
 def test_a_prefix_is_a_row_and_the_function_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
