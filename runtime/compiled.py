@@ -1,6 +1,6 @@
 """Functions that numba compiles once for this machine's processor; their code is kept on disk.
 
-At the end are tanh and sigmoid for such functions.
+At the end are tanh, sigmoid and products with few rows for such functions.
 
 numba's own cache stops a program if no folder can be written, the disk is full or a file is damaged; it mixes
 up processes that compile at the same time, and does not notice changes in other files. Here a folder that
@@ -45,6 +45,8 @@ OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "no_
 Array expressions and calls from C are left out, which took a tenth of the time."""
 PART_OPTIONS = {**OPTIONS, "no_cpython_wrapper": True, "_nrt": False}
 """Parts allocate nothing, so that references to arrays need not be counted: a quarter faster."""
+FEW_SEQUENCES = 0 if config.DISABLE_JIT else 4
+"""A recurrence over so few sequences is compiled with its products: calls of torch took most of its time."""
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
@@ -218,3 +220,18 @@ def _sigmoid_of_type(x):  # type: ignore[no-untyped-def]
     if x == numba.types.float32:
         return lambda x: np.float32(0.5) + np.float32(0.5) * tanh(np.float32(0.5) * x)
     return lambda x: 0.5 + 0.5 * tanh(0.5 * x)
+
+
+@functools.partial(compiled_part, fastmath={"contract"})
+def add_products(h, weight, sums, upwards):  # type: ignore[no-untyped-def]
+    """Add ``h @ weight`` to ``sums`` [B, M], given few rows ``h`` [B, K] and a contiguous weight [K, M].
+
+    A recurrence that turns round at each step (``upwards``) begins with what is still in cache of the weight.
+    """
+    for place in range(len(weight)):
+        k = place if upwards else len(weight) - 1 - place
+        weight_k = weight[k]
+        for b in range(len(sums)):
+            row, h_k = sums[b], h[b, k]
+            for j in range(len(row)):
+                row[j] += h_k * weight_k[j]

@@ -277,16 +277,11 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
     @abstractmethod
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[Parse]:
-        """Find the trees of a batch, given what :meth:`states` returns."""
+        """Find the trees of a batch, given what its vectors' ``states`` returns."""
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Parse]:
         """Return one parse per sentence, in order; every sentence has at least one token."""
         return self.run(sentences, self.parse_states)
-
-    def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Return the states [B, T, D] of a batch and, on the host, its sentences' positions [B]."""
-        batch, x_UE = self.vectors.batch_with_vectors(sentences)
-        return self.vectors.encoder(batch, x_UE), batch.lengths_B
 
     def run(
         self, sentences: Sequence[Sequence[str]], work: Callable[[Tensor, Tensor], Stages[Result]]
@@ -297,7 +292,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
         @torch.inference_mode()
         def start(indices: list[int]) -> Stages[Result]:
-            return (yield from work(*self.states([sentences[i] for i in indices])))
+            return (yield from work(*self.vectors.states([sentences[i] for i in indices])))
 
         return self.run_batches([len(tokens) + boundaries for tokens in sentences], start)
 

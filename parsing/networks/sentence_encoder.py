@@ -14,7 +14,8 @@ time of torch's LSTM:
 
 Positions are packed in the order of time, the longest sentence first, so that the sentences that still run
 at one time are the first rows. W x is computed for all times at once, once for each word type; what is left
-of a step is one product U h and one compiled pass over its rows.
+of a step is one product U h and one compiled pass over its rows. For few sentences all steps are compiled,
+which takes a third of the time.
 
 Shapes: B sentences, T positions, U types, C characters, N packed positions, E input, D hidden (both
 directions), H hidden of one.
@@ -29,14 +30,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from parsing.networks.config import EncoderSizes
 from parsing.networks.features import PAD, TABLE_LOCK, ParserVocabulary, TypeTable, WordBatch, make_batch
-from parsing.trees.batch import offsets_of
-from runtime.compiled import compiled, sigmoid, tanh
+from parsing.trees.batch import Int64, offsets_of
+from runtime.compiled import FEW_SEQUENCES, add_products, compiled, sigmoid, tanh
 from runtime.device import Products
 from runtime.int8 import quantise_row
+from runtime.process import cached_property
+
+Recurrent = Sequence[Sequence[NDArray[np.floating]]]  # of each layer and direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,8 @@ class Packing:
     shape: tuple[int, int]
     index_N: Tensor
     """int64, where each packed position is in the padded batch, ``sentence * T + time``."""
-    times: list[tuple[int, int]]
-    """The first packed position of each time, and one past its last; times of padding alone are left out."""
+    starts: Int64
+    """The first packed position of each time, and one past the last; times of padding alone are left out."""
 
     @classmethod
     def of(cls, lengths_B: Tensor, positions: int) -> Packing:
@@ -56,12 +61,16 @@ class Packing:
         longest_first = np.argsort(-lengths, kind="stable")
         is_word = np.arange(lengths.max())[:, None] < lengths[longest_first]
         time_N, place_N = np.nonzero(is_word)
-        starts = offsets_of(is_word.sum(1))
         return cls(
             shape=(len(lengths), positions),
             index_N=torch.from_numpy(longest_first[place_N] * positions + time_N),
-            times=list(itertools.pairwise(starts.tolist())),
+            starts=offsets_of(is_word.sum(1)),
         )
+
+    def times(self, *, reverse: bool) -> list[tuple[int, int]]:
+        """List the first packed position of each time, and one past its last."""
+        times = list(itertools.pairwise(self.starts.tolist()))
+        return times[::-1] if reverse else times
 
     def pack(self, x_BT: Tensor) -> Tensor:
         """Leave out padding: [B, T, ...] becomes [N, ...]."""
@@ -81,33 +90,41 @@ def runs_packed(module: nn.Module) -> bool:
 
 
 @compiled
-def _step(gates, bias, h, c, out, low, high, direction):  # type: ignore[no-untyped-def]
-    """Compute gates, cells and states at one time, whose packed positions are ``low`` to ``high - 1``.
+def _steps(gates, bias, h, c, out, starts, weight, direction):  # type: ignore[no-untyped-def]
+    """Compute gates, cells and states at successive times, with their products but for the first time's.
 
-    ``gates`` [N, 4H] are W x + U h in torch's order i, f, g, o, and are overwritten. The sentences that run
-    at this time are the first rows of ``h`` and ``c`` [B, H], which are updated. The states are written to
-    the half of ``out`` [N, 2H] that belongs to ``direction``, 0 ahead or 1 back.
+    The packed positions of a time go from one of ``starts`` to the next. ``gates`` [N, 4H] are W x, at the
+    first time W x + U h, in torch's order i, f, g, o, and are overwritten; ``weight`` [H, 4H] is Uᵀ. The
+    sentences that run at a time are the first rows of ``h`` and ``c`` [B, H], which are updated. The
+    states are written to the half of ``out`` [N, 2H] that belongs to ``direction``, 0 ahead or 1 back.
     """
     hidden = h.shape[1]
-    for k in range(high - low):
-        row, state, cell = gates[low + k], h[k], c[k]
-        i_f, b_if = row[: 2 * hidden], bias[: 2 * hidden]
-        g, b_g = row[2 * hidden : 3 * hidden], bias[2 * hidden : 3 * hidden]
-        o, b_o = row[3 * hidden :], bias[3 * hidden :]
-        for j in range(2 * hidden):
-            i_f[j] = sigmoid(i_f[j] + b_if[j])
-        for j in range(hidden):
-            g[j] = tanh(g[j] + b_g[j])
-        for j in range(hidden):
-            o[j] = sigmoid(o[j] + b_o[j])
-        i, f = i_f[:hidden], i_f[hidden:]
-        for j in range(hidden):
-            cell[j] = f[j] * cell[j] + i[j] * g[j]
-        for j in range(hidden):
-            state[j] = o[j] * tanh(cell[j])
-        half = out[low + k, direction * hidden : (direction + 1) * hidden]
-        for j in range(hidden):
-            half[j] = state[j]
+    previous = 0
+    for step in range(len(starts) - 1):
+        time = len(starts) - 2 - step if direction else step
+        low, high = starts[time], starts[time + 1]
+        running = min(previous, high - low)  # as in :meth:`BidirectionalLayer.packed_states`
+        add_products(h[:running], weight, gates[low : low + running], step % 2)
+        previous = high - low
+        for k in range(high - low):
+            row, state, cell = gates[low + k], h[k], c[k]
+            i_f, b_if = row[: 2 * hidden], bias[: 2 * hidden]
+            g, b_g = row[2 * hidden : 3 * hidden], bias[2 * hidden : 3 * hidden]
+            o, b_o = row[3 * hidden :], bias[3 * hidden :]
+            for j in range(2 * hidden):
+                i_f[j] = sigmoid(i_f[j] + b_if[j])
+            for j in range(hidden):
+                g[j] = tanh(g[j] + b_g[j])
+            for j in range(hidden):
+                o[j] = sigmoid(o[j] + b_o[j])
+            i, f = i_f[:hidden], i_f[hidden:]
+            for j in range(hidden):
+                cell[j] = f[j] * cell[j] + i[j] * g[j]
+            for j in range(hidden):
+                state[j] = o[j] * tanh(cell[j])
+            half = out[low + k, direction * hidden : (direction + 1) * hidden]
+            for j in range(hidden):
+                half[j] = state[j]
 
 
 @compiled
@@ -184,33 +201,45 @@ class BidirectionalLayer(nn.Module):
         back_BTH, _ = self.back(reverse_within(x_BTE, lengths_B))
         return torch.cat([ahead_BTH, reverse_within(back_BTH, lengths_B)], -1)
 
-    def packed_states(self, x_KE: Tensor, row_N: Tensor | None, packing: Packing) -> Tensor:
+    def recurrent_weights(self) -> list[NDArray[np.floating]]:
+        """Copy U of both directions, transposed."""
+        return [lstm.all_weights[0][1].detach().t().contiguous().numpy() for lstm in (self.ahead, self.back)]
+
+    def packed_states(
+        self,
+        x_KE: Tensor,
+        row_N: Tensor | None,
+        packing: Packing,
+        recurrent: Sequence[NDArray[np.floating]] = (),
+    ) -> Tensor:
         """Compute packed states [N, D] by our own loop; see the module's docstring.
 
         ``row_N``, int64, is the row of ``x_KE`` at each packed position, so that equal inputs are multiplied
-        once; None if the rows are the positions.
+        once; None if the rows are the positions. With ``recurrent``, :meth:`recurrent_weights`, all steps are
+        compiled.
         """
         products = Products.of(x_KE)
         if products.int8:
             return self._int8_states(products, x_KE, packing, row_N)
         out_ND = x_KE.new_empty(len(packing.index_N), 2 * self.ahead.hidden_size)
         for direction, lstm in enumerate((self.ahead, self.back)):
-            weights = dict(lstm.named_parameters())
-            hidden_weight = weights["weight_hh_l0"].t()
-            bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
-            gates = products.new_mm(x_KE, weights["weight_ih_l0"].t())
+            input_weight, hidden_weight, input_bias, hidden_bias = lstm.all_weights[0]
+            gates = products.new_mm(x_KE, input_weight.t())
             if row_N is not None:
                 gates = gates.index_select(0, row_N)
             h_BH = x_KE.new_zeros(packing.shape[0], lstm.hidden_size)
             c_BH = torch.zeros_like(h_BH)
-            arrays = [tensor.numpy() for tensor in (gates, bias, h_BH, c_BH, out_ND)]
+            arrays = [tensor.numpy() for tensor in (gates, input_bias + hidden_bias, h_BH, c_BH, out_ND)]
+            if recurrent:
+                _steps(*arrays, packing.starts, recurrent[direction], direction)
+                continue
             previous = 0
-            for low, high in reversed(packing.times) if direction else packing.times:
+            for low, high in packing.times(reverse=bool(direction)):
                 # Ahead, some sentences have ended; back, some begin now, with a state of zeros.
                 running = min(previous, high - low)
                 if running:
-                    products.addmm(h_BH[:running], hidden_weight, gates[low : low + running])
-                _step(*arrays, low, high, direction)
+                    products.addmm(h_BH[:running], hidden_weight.t(), gates[low : low + running])
+                _steps(*arrays, np.array([low, high]), hidden_weight.detach().numpy(), direction)
                 previous = high - low
         return out_ND
 
@@ -230,7 +259,7 @@ class BidirectionalLayer(nn.Module):
             of_inputs = inputs, rows, x_scale, products.scale(input_factor), bias
             of_states = h_BH.numpy(), h_scale, products.scale(hidden_factor), c, out
             previous = 0
-            for low, high in reversed(packing.times) if direction else packing.times:
+            for low, high in packing.times(reverse=bool(direction)):
                 # Ahead, some sentences have ended; back, some begin now, with a state of zeros.
                 running = min(previous, high - low)
                 recurrent = products.sums(h_BH[:running], hidden_factor).numpy() if running else inputs[:0]
@@ -255,7 +284,9 @@ class CharacterEncoder(nn.Module):
         """Encode words [U, E], given character ids [U, C] and their number [U], both on the host."""
         if runs_packed(self.lstm):
             packing = Packing.of(counts_U, characters_UC.shape[1])
-            states_NE = self.lstm.packed_states(self.embedding.weight, packing.pack(characters_UC), packing)
+            recurrent = self.lstm.recurrent_weights() if len(counts_U) <= FEW_SEQUENCES else ()
+            inputs = self.embedding.weight, packing.pack(characters_UC)
+            states_NE = self.lstm.packed_states(*inputs, packing, recurrent)
             return _last_states(packing.unpack(states_NE), counts_U)
         device = self.embedding.weight.device
         group_U = torch.bucketize(counts_U, torch.tensor(self.GROUP_LENGTHS))
@@ -312,20 +343,20 @@ class SentenceEncoder(nn.Module):
             inputs = [x * (mask * scale) for x, mask in zip(inputs, masks, strict=True)]
         return torch.cat(inputs, -1)
 
-    def forward(self, batch: WordBatch, x_UE: Tensor | None = None) -> Tensor:
+    def forward(self, batch: WordBatch, x_UE: Tensor | None = None, recurrent: Recurrent = ()) -> Tensor:
         """Compute states [B, T, D] of all positions, boundaries included; the first half of D runs ahead.
 
         The batch has an end boundary if the config has one. At inference ``x_UE`` may give the vectors of the
-        batch's types.
+        batch's types, and ``recurrent`` each layer's :meth:`~BidirectionalLayer.recurrent_weights`.
         """
         if not self.training and x_UE is None:
             x_UE = self.type_vectors(*batch.table.features(batch.rows_U))
         if x_UE is not None and runs_packed(self):
             packing = Packing.of(batch.lengths_B, batch.types_BT.shape[1])
             row_N: Tensor | None = packing.pack(batch.types_BT)
-            for layer in self.layers:
+            for layer, weights in itertools.zip_longest(self.layers, recurrent, fillvalue=()):
                 assert isinstance(layer, BidirectionalLayer)
-                x_UE, row_N = layer.packed_states(x_UE, row_N, packing), None
+                x_UE, row_N = layer.packed_states(x_UE, row_N, packing, weights), None
             return packing.unpack(x_UE)
         x_BTE = self._training_inputs(batch) if x_UE is None else x_UE[batch.types_BT.to(x_UE.device)]
         rate = self.dropout if self.training else 0.0
@@ -356,6 +387,7 @@ class TypeVectors(TypeTable):
         with TABLE_LOCK:
             super().clear()
             self._finished = 0  # rows that have a vector
+            vars(self).pop("_recurrent_weights", None)
             self._vectors = self.encoder.words.weight.new_zeros(0, self.encoder.input_dim)
 
     @torch.inference_mode()
@@ -374,3 +406,13 @@ class TypeVectors(TypeTable):
                 self._vectors[self._finished : size] = new_vectors
                 self._finished = size  # last: no exception in between leaves a word without a vector
             return batch, self._vectors[torch.from_numpy(batch.rows_U).to(self._vectors.device)]
+
+    def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Return the states [B, T, D] of a batch and, on the host, its sentences' positions [B]."""
+        batch, x_UE = self.batch_with_vectors(sentences)
+        is_small = x_UE.is_cpu and len(sentences) <= FEW_SEQUENCES
+        return self.encoder(batch, x_UE, self._recurrent_weights if is_small else ()), batch.lengths_B
+
+    @cached_property
+    def _recurrent_weights(self) -> list[list[NDArray[np.floating]]]:
+        return [layer.recurrent_weights() for layer in self.encoder.layers]  # type: ignore[operator]

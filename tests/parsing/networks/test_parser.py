@@ -58,14 +58,14 @@ def as_on_a_gpu(kind: str, positions: int = 60) -> BiaffineParser | SpanParser:
 def test_too_little_memory_halves_the_batches_once(kind: str, monkeypatch, caplog) -> None:
     expected = load_parser(kind).parse(LONGER)
     parser = as_on_a_gpu(kind, positions=500)
-    full = parser.states
+    full = parser.vectors.states
 
     def limited(sentences):
         if len(sentences) * (max(map(len, sentences)) + 2) > 150:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
         return full(sentences)
 
-    monkeypatch.setattr(parser, "states", limited)
+    monkeypatch.setattr(parser.vectors, "states", limited)
     for _ in range(2):  # said once
         assert as_lists(parser.parse(LONGER)) == as_lists(expected)
         warnings = [line for line in caplog.messages if "too little memory" in line]
@@ -79,7 +79,7 @@ def test_a_lost_device_is_no_fault_of_the_sentences(kind: str, monkeypatch) -> N
     parser = as_on_a_gpu(kind)
     parser.device = torch.device("cuda:0")
     error = RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be …")
-    monkeypatch.setattr(parser, "states", Mock(side_effect=error))
+    monkeypatch.setattr(parser.vectors, "states", Mock(side_effect=error))
     with pytest.raises(DeviceLost, match=r"^cuda:0 was lost \(CUDA error: unspecified launch failure\); "):
         parser.parse(TOKENS)
 
@@ -95,7 +95,7 @@ def test_nothing_is_left_on_the_host(kind: str, monkeypatch) -> None:
     assert is_same_parser(parser.identity, before) and not is_same_parser({**before, "version": "0"}, before)
     for _ in range(2):  # the second time, all word types are known
         with OneDevice(), torch.inference_mode():
-            next(parser.parse_states(*parser.states(TOKENS[:4])))
+            next(parser.parse_states(*parser.vectors.states(TOKENS[:4])))
 
 
 def test_a_model_does_not_mind_the_device(kind: str) -> None:

@@ -20,6 +20,8 @@ from parsing.networks.sentence_encoder import (
     TypeVectors,
     runs_packed,
 )
+from runtime.compiled import FEW_SEQUENCES
+from runtime.device import Products
 
 WORDS = [["The", "cat", "sat", "."], ["the", "dog", "sat"], ["A", "cat", "ran", "<pad>", "<pad>"]]
 SENTENCES = [
@@ -104,11 +106,12 @@ def test_states_are_those_of_torchs_bidirectional_lstm(lengths, dtype, repeated,
         assert runs_packed(layer)
         x, row_N = (rows, packing.pack(row_BT)) if repeated else (packing.pack(rows[row_BT]), None)
         packed_states = packing.unpack(layer.packed_states(x, row_N, packing))
+        compiled_states = packing.unpack(layer.packed_states(x, row_N, packing, layer.recurrent_weights()))
     mask = torch.arange(width) < counts[:, None]
     within = {"rtol": 0, "atol": 1e-12 if dtype == torch.float64 else 2e-6}
-    for states in (packed_states, layer(rows[row_BT], counts).detach()):
+    for states in (packed_states, compiled_states, layer(rows[row_BT], counts).detach()):
         torch.testing.assert_close(states[mask], expected[mask[:, : max(lengths)]], **within)
-    assert not packed_states[~mask].any()
+    assert not packed_states[~mask].any() and not compiled_states[~mask].any()
 
 
 @pytest.mark.parametrize("max_types", [0, 10, 60_000])
@@ -124,6 +127,23 @@ def test_an_encoder_without_gradients_and_its_cache_give_what_it_gives_with_them
         is_word = mask[: len(sentences)]
         torch.testing.assert_close(states[is_word], expected[is_word], rtol=0, atol=1e-6)
         (vectors or table).rows([f"w{i}" for i in range(2000)])
+
+
+@pytest.mark.parametrize("count", [1, FEW_SEQUENCES])
+def test_few_sentences_have_the_states_of_many_by_a_compiled_loop(encoder, count, monkeypatch):
+    """Whose weights are copied once, and again when the vectors start anew."""
+    module, table = encoder[0].float(), encoder[1]
+    vectors = TypeVectors(table.vocabulary, module)
+    many, lengths = vectors.states([*SENTENCES, *SENTENCES])
+    monkeypatch.setattr(Products, "addmm", None)
+    states, positions = vectors.states(SENTENCES[:count])
+    assert positions.tolist() == lengths[:count].tolist()
+    torch.testing.assert_close(states, many[:count, : states.shape[1]], rtol=0, atol=1e-6)
+    weights = vectors._recurrent_weights
+    vectors.states(SENTENCES[:1])
+    assert vectors._recurrent_weights is weights
+    vectors.clear()
+    assert vectors._recurrent_weights is not weights
 
 
 def test_words_that_arrive_together_get_rows_of_their_own(encoder, monkeypatch):
