@@ -68,9 +68,9 @@ def encoder_of_views(
 
 def check_finite(vectors_BD: Tensor, batch: Batch, rows: NDArray[np.integer], name: str) -> None:
     """Refuse a model's vectors that are not finite; ``rows`` are the sentences' numbers in the input."""
-    is_finite = torch.isfinite(vectors_BD).all(dim=1)
+    is_finite = torch.isfinite(vectors_BD)
     if not is_finite.all():
-        row = int(is_finite.int().argmin())
+        row = int(is_finite.all(dim=1).int().argmin())
         sentence = " ".join(list(batch.words())[row])
         raise UserError(
             f"{name}: the vector of sentence {int(rows[row])}, {sentence[:60]!r}, is not finite; "

@@ -30,6 +30,7 @@ IntArray = NDArray[np.integer]
 NORM_FLOOR = 1e-8
 """ε of the attention's cosine: the smallest norm that is divided by."""
 _ALIGNMENT_BYTES = 64  # a cache line, the widest vector register, and a multiple of every item's size
+_SMALL_BYTES = 2**20  # of some sentences; the C library keeps so much
 _SLACK = 1.25  # blocks are made a little larger than needed, so that the next batch fits as well
 
 _free_blocks: list[NDArray[np.uint8]] = []
@@ -273,11 +274,11 @@ def plan_sequence(batch: Batch) -> SequencePlan:
 
 def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
     """Return uninitialised buffers of these shapes for one sweep, with the type and device of ``like``."""
-    if like.device.type != "cpu":
-        return [like.new_empty(shape) for shape in shapes]
     step = _ALIGNMENT_BYTES // like.element_size()
     sizes = [math.ceil(math.prod(shape) / step) * step for shape in shapes]
     size_bytes = sum(sizes) * like.element_size()
+    if like.device.type != "cpu" or size_bytes <= _SMALL_BYTES:
+        return [like.new_empty(shape) for shape in shapes]
     block = _take_block(size_bytes)
     # torch keeps this view alive while a tensor uses its memory; after that the block is free again.
     memory = block[:size_bytes]
@@ -306,5 +307,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     From pinned memory the copy is queued like a kernel: neither the thread that asks for it nor the device
     waits. torch keeps that memory until the copy is done.
     """
+    if device.type == "cpu":
+        return tensor
     host = tensor.pin_memory() if device.type == "cuda" else tensor
     return host.to(device, non_blocking=True)

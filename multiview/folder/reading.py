@@ -298,6 +298,8 @@ class TextSource:
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
     """Return the sentences ``rows`` (integers [B]) of a batch, in that order; repeats are allowed."""
+    if len(rows) == len(batch) == 1:
+        return batch
     lengths = np.diff(batch.sentence_offsets)[rows]
     tokens = concatenated_ranges(batch.sentence_offsets[:-1][rows], lengths)
     nodes = concatenated_ranges(batch.node_offsets[:-1][rows], lengths - 1)

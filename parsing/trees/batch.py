@@ -176,6 +176,8 @@ class Batch:
     def distinct_words(self) -> tuple[list[str], Int64]:
         """Return the words that occur, each once [U], and which of them each token is: int64 [N]."""
         assert self.types is not None, "the batch has no tokens"
+        if np.bincount(self.token, minlength=len(self.types)).all():  # as parsing leaves it
+            return list(self.types), self.token.astype(np.int64)
         type_ids, word_N = np.unique(self.token, return_inverse=True)
         return [self.types[type_id] for type_id in type_ids], word_N.astype(np.int64)
 
