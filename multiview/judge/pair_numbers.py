@@ -7,6 +7,7 @@ Legend of dimension suffixes: n pairs, T words of one side of all pairs, E size 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ LAST_RANK = 60_000
 """A word of this rank or a later one is as rare as any."""
 CHUNK = 1 << 14
 """Pairs of words whose vectors are multiplied at a time."""
+FEW_WEIGHTS = 256
+"""A matrix of so few words' weights is dense: to make a sparse one takes ten times as long."""
 
 
 class Meanings:
@@ -52,8 +55,14 @@ class Meanings:
         """Return the cosine of the weighted sums of both sides' vectors, 1 where a side has none: [n]."""
         sums = []
         for side in self.both.words:
-            entries = weight_of(side).astype(np.float32), (side.pair, side.form)
-            sums.append(unit_rows(csr_array(entries, (side.pair_count, len(self.vectors))) @ self.vectors))
+            weight, shape = weight_of(side).astype(np.float32), (side.pair_count, len(self.vectors))
+            if math.prod(shape) <= FEW_WEIGHTS:
+                dense = np.zeros(shape, np.float32)
+                np.add.at(dense, (side.pair, side.form), weight)
+                sums.append(unit_rows(np.einsum("nu,ue->ne", dense, self.vectors)))
+            else:
+                sparse = csr_array((weight, (side.pair, side.form)), shape)
+                sums.append(unit_rows(sparse @ self.vectors))
         is_comparable = sums[0].any(axis=1) & sums[1].any(axis=1)
         return np.where(is_comparable, np.einsum("nd,nd->n", *sums), 1)
 
