@@ -1,7 +1,7 @@
 """The options of training: frozen dataclasses for each of the two programs and its parts, and the presets.
 
 :class:`ContinueConfig` goes on from a model, :class:`NewViewsConfig` trains new views from nothing; both are
-a :class:`TrainConfig`. The command line takes the options of either (:class:`TrainOptions`), and ``--start``
+a :class:`ProgramConfig`. The command line takes the options of either (:class:`TrainConfig`), and ``--start``
 says which program they are for. Each part reads only its own group, whose name an option carries:
 ``--encoder.dim 128``.
 
@@ -138,10 +138,10 @@ class MeaningConfig:
     """With --start: weight of the contrast between views."""
     meaning: NotNegative = 1.0
     """With --start: weight of the contrast of meanings."""
-    temperature: Positive | None = None
-    """With --start: divides cosines of meanings; None: 0.05, for pairs 0.1."""
-    keep: NotNegative | None = None
-    """With --start: weight of 1 - cosine of a sentence's meaning and what it was; None: 20, for pairs 5."""
+    temperature: Positive = 0.1
+    """With --start: divides cosines of meanings."""
+    keep: NotNegative = 5.0
+    """With --start: weight of 1 - cosine of a sentence's meaning and what it was."""
 
 
 @configuration
@@ -173,7 +173,7 @@ class LoopConfig:
 
 
 @configuration
-class TrainConfig:
+class ProgramConfig:
     """Options of both programs of ``python -m multiview.train``."""
 
     preset: str = LAPTOP
@@ -236,6 +236,10 @@ class TrainConfig:
         """Whether it learns from a text, whose trees are ``--trees``."""
         return True
 
+    def program(self) -> ProgramConfig:
+        """Return the configuration of one program: this, unless it has the options of both."""
+        return self
+
     def check(self) -> None:
         """Raise a UserError if values do not go together, or if the folder holds something else."""
         if Path(self.name).name != self.name or self.name == ".." or not self.name.isprintable():
@@ -247,7 +251,7 @@ class TrainConfig:
 
 
 @configuration
-class ContinueConfig(TrainConfig):
+class ContinueConfig(ProgramConfig):
     """A model goes on: its views and read-out learn from a text, from pairs, or from both."""
 
     start: str = BUILTIN
@@ -281,7 +285,7 @@ class ContinueConfig(TrainConfig):
 
 
 @configuration
-class NewViewsConfig(TrainConfig):
+class NewViewsConfig(ProgramConfig):
     """New views learn from nothing, each by the contrast with the others, as in Simoulin & Crabbé 2021."""
 
     words: Literal["trained", "tuned", "fixed", "both"] | None = None
@@ -353,16 +357,16 @@ class ObjectiveOptions(MeaningConfig, ObjectiveConfig):
 
 
 @configuration
-class TrainOptions(NewViewsConfig, ContinueConfig):
+class TrainConfig(NewViewsConfig, ContinueConfig):
     """What the command line takes: the options of both programs, of which :meth:`program` chooses one."""
 
     objective: ObjectiveOptions = ObjectiveOptions()
     """The contrastive loss."""
 
-    def program(self) -> TrainConfig:
+    def program(self) -> ProgramConfig:
         """Return that of the program that ``--start`` names; options of the other are a UserError."""
         program = NewViewsConfig if self.start == NO_START else ContinueConfig
-        own, defaults = options_of(program()), options_of(TrainOptions())
+        own, defaults = options_of(program()), options_of(TrainConfig())
         for name, value in options_of(self).items():
             if name in own or value == defaults[name]:
                 continue
@@ -383,7 +387,7 @@ def _values(options: object, kind: type) -> dict[str, Any]:
     return {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
 
 
-def preset_options(name: str) -> TrainOptions:
+def preset_options(name: str) -> TrainConfig:
     """Return the options of a preset, as :func:`preset` takes them."""
     values: dict[str, Any] = {}
     if name != LAPTOP:
@@ -396,10 +400,10 @@ def preset_options(name: str) -> TrainOptions:
             raise UserError(f"--preset {name}: choose one of {names}, or give a TOML file") from None
         except ValueError as error:
             raise UserError(f"{path}: not TOML ({error})") from None
-    return config_from_json(TrainOptions, {**values, "preset": name}, where=f"--preset {name}")
+    return config_from_json(TrainConfig, {**values, "preset": name}, where=f"--preset {name}")
 
 
-def preset(name: str, **changes: Any) -> TrainConfig:
+def preset(name: str, **changes: Any) -> ProgramConfig:
     """Return the configuration of a preset, with some options changed; the way to get one in Python.
 
     ``laptop`` goes on from a model, unless ``start="none"`` is given; ``paper`` and ``gpu`` train new views.
@@ -409,10 +413,10 @@ def preset(name: str, **changes: Any) -> TrainConfig:
     return dataclasses.replace(preset_options(name), **changes).program()
 
 
-def recorded_config(values: object, *, where: Path | str) -> TrainConfig:
+def recorded_config(values: object, *, where: Path | str) -> ProgramConfig:
     """Rebuild the configuration that a model's folder records; a UserError names what is wrong in it."""
     has_start = isinstance(values, dict) and "start" in values
-    program: type[TrainConfig] = ContinueConfig if has_start else NewViewsConfig
+    program: type[ProgramConfig] = ContinueConfig if has_start else NewViewsConfig
     return config_from_json(program, values, where=where)
 
 
@@ -432,7 +436,7 @@ FREE_TO_CHANGE = ("preset", "trees", "name", "output", "dry-run", "device", "que
 """Options that do not change what the weights become, and the time limit: a resumed run may change them."""
 
 
-def options_of(config: TrainConfig) -> dict[str, Any]:
+def options_of(config: ProgramConfig) -> dict[str, Any]:
     """Return every value, as JSON, by its name on the command line, without the dashes in front."""
     options: dict[str, Any] = {"start": NO_START}  # unless it has one
     for name, value in config_to_json(config).items():

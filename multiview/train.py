@@ -32,8 +32,8 @@ from multiview.config import (
     LAPTOP,
     ContinueConfig,
     NewViewsConfig,
+    ProgramConfig,
     TrainConfig,
-    TrainOptions,
     find_trees,
     preset_options,
 )
@@ -53,11 +53,12 @@ CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
 """Steps of a dry run, of which two are enough after so many seconds."""
 
 
-def main(config: TrainConfig) -> int:
+def main(config: ProgramConfig) -> int:
     """Train one model, or two whose names are joined (``--words both``).
 
     Where the paper's data are missing, a dry run estimates its training from a sample before it is refused.
     """
+    config = config.program()
     text_checks = [lambda: find_trees(config.trees)] if config.reads_text else []
     problems = " | ".join(collect_refusals(*text_checks, config.check))
     if problems:
@@ -69,7 +70,7 @@ def main(config: TrainConfig) -> int:
 
 
 @contextlib.contextmanager
-def join_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, DistributedContext]]:
+def join_processes(config: ProgramConfig) -> Iterator[tuple[ProgramConfig, DistributedContext]]:
     """Join the processes of torchrun; yield the configuration with as many segments a step, or a multiple."""
     from multiview.training.gradient import DistributedContext
 
@@ -82,7 +83,7 @@ def join_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, Distribut
         yield config, distributed
 
 
-def train(config: TrainConfig, distributed: DistributedContext) -> int:
+def train(config: ProgramConfig, distributed: DistributedContext) -> int:
     """Train the model, or both of them, in a folder that no other run writes to."""
     models, writes = config.models, distributed.first and not config.dry_run
     with lock_folder(config.folder, option="--name or --output") if writes else contextlib.nullcontext():
@@ -99,7 +100,7 @@ def train(config: TrainConfig, distributed: DistributedContext) -> int:
         return 0
 
 
-def train_one(config: TrainConfig, distributed: DistributedContext) -> int:
+def train_one(config: ProgramConfig, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
     # Read now, since what is bad would be found only after hours of training.
     queries = None if config.queries is None else read_queries(config.queries)
@@ -123,7 +124,7 @@ def train_one(config: TrainConfig, distributed: DistributedContext) -> int:
         return code
 
 
-def open_trainer(config: TrainConfig, distributed: DistributedContext | None = None) -> Trainer:
+def open_trainer(config: ProgramConfig, distributed: DistributedContext | None = None) -> Trainer:
     """Return what trains by the program that a configuration is of."""
     from multiview.training.continued import ContinuedModel
     from multiview.training.gradient import DistributedContext
@@ -200,7 +201,7 @@ def estimate_on_sample(config: NewViewsConfig, problems: str) -> None:
 
 
 def dry_run(
-    config: TrainConfig, trainer: Trainer, facts: Mapping[str, str] | None = None, table_size: int = 0
+    config: ProgramConfig, trainer: Trainer, facts: Mapping[str, str] | None = None, table_size: int = 0
 ) -> None:
     """Print what a run would do and how long it would take, from a few real steps; write nothing.
 
@@ -292,8 +293,8 @@ def plot_curves(folder: Path) -> None:
 
 
 cli = Command(
-    TrainOptions,
-    lambda options: main(options.program()),
+    TrainConfig,
+    main,
     "multiview.train",
     (__doc__ or "").split("\n\n")[0],
     kept_work="checkpoints are kept; the same command resumes",

@@ -14,7 +14,7 @@ from multiview.config import (
     NO_VECTORS,
     ContinueConfig,
     NewViewsConfig,
-    TrainConfig,
+    ProgramConfig,
     options_of,
     preset_options,
 )
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
 
-def training_command(config: TrainConfig) -> str:
+def training_command(config: ProgramConfig) -> str:
     """Return a short command line that gives this configuration: a preset and the options that differ."""
     arguments = []
     for module in plugin_modules(config.view_list):

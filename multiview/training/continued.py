@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from multiview.config import NO_VIEWS, ContinueConfig, MeaningConfig
+from multiview.config import NO_VIEWS, ContinueConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, trained_views, view_class
 from multiview.folder.card import StartCard
@@ -72,7 +71,7 @@ class ContinuedModel(Recipe):
         for module in (network.readout, *(network.encoder_list[place] for place in places)):
             if module is not None:
                 module.requires_grad_(True)
-        network.objective = self.objective = MeaningObjective(network.readout, places, loss_of(config))
+        network.objective = self.objective = MeaningObjective(network.readout, places, config.objective)
         sources = [
             StepSource(
                 trees,
@@ -114,20 +113,6 @@ class ContinuedModel(Recipe):
         record = self.start_record
         structure = {"structure": record.structure, "structure_size": record.structure_size}
         super().save(folder, {**training, "start": start}, scores, **structure)
-
-
-def loss_of(config: ContinueConfig) -> MeaningConfig:
-    """Return the loss, with its temperature and the weight of what meanings were.
-
-    A text has far more positives than a file of pairs, and they say less of what is alike. A few pairs are
-    soon learned by heart, which a higher temperature delays.
-    """
-    loss = config.objective
-    if loss.keep is None:
-        loss = replace(loss, keep=20.0 if config.reads_text else 5.0)
-    if loss.temperature is None:
-        loss = replace(loss, temperature=0.05 if config.reads_text else 0.1)
-    return loss
 
 
 def _choose_views(config: ContinueConfig, start: ViewStack) -> tuple[list[str], list[str]]:

@@ -276,7 +276,6 @@ class MeaningObjective(nn.Module):
     def __init__(self, readout: Readout | None, places: Sequence[int], config: MeaningConfig) -> None:
         super().__init__()
         self.readout, self.places = readout, list(places)
-        assert config.keep is not None and config.temperature is not None
         self.temperature = config.temperature
         has_pairs = len(self.places) > 1 and config.views > 0
         self.weights = {"views": config.views} if has_pairs else {}

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from multiview.config import TrainConfig, decisive_options, options_of
+from multiview.config import ProgramConfig, decisive_options, options_of
 from multiview.encoders.registry import ViewStack
 from multiview.folder.card import Card, StartCard
 from multiview.folder.files import Model, parsers_of, save_model
@@ -133,7 +133,7 @@ class Trainer:
     end_reason = ""
     """Why the run is over; empty until then."""
 
-    def __init__(self, config: TrainConfig, recipe: Recipe, distributed: DistributedContext) -> None:
+    def __init__(self, config: ProgramConfig, recipe: Recipe, distributed: DistributedContext) -> None:
         loop, self.folder, self.recipe, self.distributed = config.loop, config.folder, recipe, distributed
         self.network, self.updates, self.device = recipe.network, recipe.updates, recipe.device
         self.options = config_to_json(config)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.config import ContinueConfig, NewViewsConfig, options_of, preset
+from multiview.config import ContinueConfig, NewViewsConfig, TrainConfig, options_of, preset
 from multiview.encoders.meaning import SentenceRange
 from multiview.folder.card import training_command
 from multiview.model import MultiViewEncoder
@@ -49,6 +49,7 @@ def test_presets_and_the_paper_s_values(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="choose one of laptop"):
             preset(wrong)
     assert ContinueConfig() == preset("laptop") and preset("gpu").preset == "gpu"
+    assert TrainConfig().program() == ContinueConfig().program() == ContinueConfig()
     mine = tmp_path / "mine.toml"
     mine.write_text("start = 'none'\nwords = 'fixed'\n[loop]\nbatch = 7\n")
     config = preset(str(mine))

@@ -15,7 +15,7 @@ import tyro
 from scipy.stats import rankdata, t
 
 import parsing.run
-from multiview.config import TrainOptions, decisive_options, options_of, preset, preset_options
+from multiview.config import TrainConfig, decisive_options, options_of, preset, preset_options
 from multiview.folder.card import training_command
 from runtime.errors import UserError
 from runtime.files import read_json
@@ -46,7 +46,7 @@ def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
             system_config = training(config, system)
             args = shlex.split(training_command(system_config))[3:]
             default = preset_options(system_config.preset)
-            assert tyro.cli(TrainOptions, args=args, default=default).program() == system_config
+            assert tyro.cli(TrainConfig, args=args, default=default).program() == system_config
             ours = decisive_options(options_of(system_config))
             key = system.words, system.name, system.trees.name
             differences[key] = {name for name in paper if paper[name] != ours[name]}
