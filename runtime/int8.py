@@ -34,6 +34,8 @@ ROUNDER = np.float32(3 * 2**22)
 """Added and taken away again, it rounds to the nearest integer, on every processor alike."""
 NO_SCALE = 1e-30
 """Inputs that are all smaller count as zero."""
+SAMPLED = 32
+"""Numbers of a weight by which a change that torch does not count is noticed."""
 PACK_LOCK = shared_lock()
 Arrange = Callable[[Tensor], Tensor]
 
@@ -119,7 +121,9 @@ def int8_matrix(weight: Tensor, arrange: Arrange | None = None) -> Int8Matrix:
 
     ``arrange`` makes a matrix [M, K] of the weight, always the same.
     """
-    version = (0 if weight.is_inference() else weight._version, weight.data_ptr())
+    # torch counts most changes, but not those of its fused optimisers, which change nearly every number.
+    sample = weight.detach().numpy().reshape(-1)[:: max(1, weight.numel() // SAMPLED)].tobytes()
+    version = (0 if weight.is_inference() else weight._version, weight.data_ptr(), sample)
     with PACK_LOCK:
         if _matrices.get(weight, (None, None))[0] != version:
             _matrices[weight] = version, Int8Matrix(arrange(weight) if arrange else weight)

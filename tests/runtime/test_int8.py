@@ -85,7 +85,12 @@ def test_a_weight_is_rounded_once_and_again_when_it_has_changed() -> None:
     assert int8_matrix(weight) is matrix
     with torch.no_grad():
         weight *= 2
-    assert np.allclose(int8_matrix(weight).column_scale, 2 * matrix.column_scale)
+    matrix_of_doubled = int8_matrix(weight)
+    assert np.allclose(matrix_of_doubled.column_scale, 2 * matrix.column_scale)
+    weight.grad, count = torch.ones_like(weight), weight._version
+    torch.optim.Adam([weight], fused=True).step()
+    assert weight._version == count  # so torch does not tell
+    assert int8_matrix(weight) is not matrix_of_doubled
     count = len(int8._matrices)
     del weight
     gc.collect()
