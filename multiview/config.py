@@ -9,7 +9,8 @@ The defaults are the preset ``laptop``. Its new views learn within minutes on tw
 so small that a tree starts as a weighted bag of words, tables and input weights equal in all views so that
 these match each other from the start, and words are dropped, because small corpora are learned by heart. The
 other presets are files in ``multiview/presets``: ``paper`` is the system of Simoulin & Crabbé 2021 with the
-source of each value, ``gpu`` has the paper's sizes and settings that suit a GPU. Imports no torch.
+source of each value, ``gpu`` has the paper's sizes and loss, and
+settings that suit a GPU. Imports no torch.
 """
 
 from __future__ import annotations
@@ -135,13 +136,14 @@ class MeaningConfig:
     boundary: Boundary = "document"
     """Whether neighbours must share a document."""
     views: NotNegative = 1.0
-    """With --start: weight of the contrast between views."""
+    """Going on from a model: weight of the contrast between views."""
     meaning: NotNegative = 1.0
-    """With --start: weight of the contrast of meanings."""
-    temperature: Positive = 0.1
-    """With --start: divides cosines of meanings."""
-    keep: NotNegative = 5.0
-    """With --start: weight of 1 - cosine of a sentence's meaning and what it was."""
+    """Going on from a model: weight of the contrast of meanings."""
+    temperature: Positive | None = None
+    """Going on from a model: divides cosines of meanings; None: 0.05 on a text, 0.1 on pairs alone."""
+    keep: NotNegative | None = None
+    """Going on from a model: weight of 1 - cosine of a sentence's meaning and what it was; None: 20 on a
+    text, 5 on pairs alone."""
 
 
 @configuration
@@ -186,7 +188,7 @@ class ProgramConfig:
     queries: Path | None = None
     """Table of query and relevant sentence, by which search is measured before and after."""
     name: str = ""
-    """Name of the model; by default views and preset."""
+    """Name of the model; by default the start and the preset, of new views these and the preset."""
     output: Path = Path("runs/models")
     """Folder of models."""
     dry_run: bool = False
@@ -256,10 +258,11 @@ class ContinueConfig(ProgramConfig):
 
     start: str = BUILTIN
     """Model to go on from: a folder, builtin, or none, which trains new views (dep,const by default) and
-    takes the options of words, tables and encoders. The new model has the start's licence."""
+    takes the options of words, tables and encoders. The licences of start, text and pairs count for the
+    new model."""
     pairs: tuple[Path, ...] = ()
-    """With --start: files of pairs to learn from, in place of a text or, with --trees, beside it. TSV, CSV or
-    JSON Lines with the columns anchor, positive, negative, or sentence1, sentence2, score."""
+    """Going on from a model: files of pairs to learn from, in place of a text or, with --trees, beside it.
+    TSV, CSV or JSON Lines with the columns anchor, positive, negative, or sentence1, sentence2, score."""
     validation: Path | None = None
     """Pairs that validate; by default a tenth of --pairs."""
     objective: MeaningConfig = MeaningConfig()

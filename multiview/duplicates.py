@@ -38,7 +38,7 @@ def duplicates(
         encoder: Finds the near ones by ``encode(list of str) -> [N, D]``; by default `builtin`'s meaning.
         neighbours: How many near texts of each are judged.
         cosine: The least cosine of two that are judged: the judge knows sentences with words in common.
-        threshold: The probability above which two say the same, such as :meth:`Judge.threshold` finds.
+        threshold: The probability from which on two say the same, such as :meth:`Judge.threshold` finds.
     """
     text_list = read_elements(texts, "duplicates", "texts")
     for row, text in enumerate(text_list):
@@ -81,7 +81,7 @@ def _first_of_each(texts: list[str], wanted: list[Pair], judge: Judge | None, th
     while True:
         judgements = judge.pairs([(texts[a], texts[b]) for a, b in wanted])
         says_same |= {
-            pair: judgement.probability > threshold
+            pair: judgement.probability >= threshold
             for pair, judgement in zip(wanted, judgements, strict=True)
         }
         accepted: dict[int, list[int]] = {}

@@ -192,7 +192,7 @@ class MultiViewEncoder(LoadedModel):
 
     @with_torch_defaults()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
-        """Encode parsed sentences to [B, D], as in :meth:`encode`; keeps gradients where enabled."""
+        """Encode parsed sentences as in :meth:`view_vectors`, [B, D]; keeps gradients where enabled."""
         return encoder_of_views(self.network, view_positions(self.views, views), None, None).encode(batch)
 
     @with_torch_defaults()

@@ -47,7 +47,7 @@ BLOCK_QUERIES = 256
 BLOCK_SCORES = 2**21
 """Scores that are in memory at a time, by 30 bytes each."""
 NEAREST_JUDGED = 20
-"""Nearest sentences of a query that the judge looks at."""
+"""Nearest sentences of a query that the judge looks at, unless more are asked for."""
 INDEXED_FROM = 200_000
 """Kept vectors that get an index, where FAISS is installed."""
 LAST_ROW = 2**32 - 1
@@ -153,8 +153,8 @@ class SearchConfig(VectorOptions):
     top: Count = 10
     """Sentences to print per query."""
     judge: bool = False
-    """Print of the twenty nearest those that say the same as the query, with the probability; and, as left
-    out, the others with the reason. English only."""
+    """Print of the twenty nearest, or of --top if that is more, those that say the same as the query, with
+    the probability; and, as left out, the others with the reason. English only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +236,9 @@ def main(config: SearchConfig) -> None:
         query_1D = encode_queries([query])
         if len(config.query) != 1:
             print(on_one_line(query))
-        nearest = collection.search(query_1D, top_k=NEAREST_JUDGED if judge else config.top)[0]
+        nearest = collection.search(query_1D, top_k=max(NEAREST_JUDGED, config.top) if judge else config.top)[
+            0
+        ]
         hits = [(Hit(corpus.line(row), score), corpus.text(row)) for row, score in nearest]
         if judge is not None:
             _print_judged(judge, query, hits, config.top)

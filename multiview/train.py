@@ -8,9 +8,10 @@
 By default all views of ``builtin`` and its read-out are trained further, by contrast with a sentence's
 neighbours. ``--start none``, and the presets ``paper`` and ``gpu``, begin with new weights, as in Simoulin &
 Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
-``runs/models/NAME/``: the model (of least loss on the validation set, the untrained start included),
-``log.jsonl``, ``curves.png`` and checkpoints. The same command resumes a run. Exit codes: 0 done,
-2 bad input or a loss that is not finite, 130 or 143 stopped by Ctrl-C or SIGTERM after a checkpoint, 1 a bug.
+``runs/models/NAME/``: the model (of least loss on the validation set, of graded pairs alone of the best
+ranking, the start included), ``log.jsonl``, ``curves.png`` and checkpoints. The same command resumes a run.
+Exit codes: 0 done, 2 bad input or a loss that is not finite, 130 or 143 stopped by Ctrl-C or SIGTERM after a
+checkpoint, 1 a bug.
 """
 
 from __future__ import annotations
@@ -108,19 +109,19 @@ def train_one(config: ProgramConfig, distributed: DistributedContext) -> int:
     if config.dry_run:
         dry_run(config, trainer)
         return 0
-    word_source = trainer.recipe.word_source if distributed.first else None
+    word_source = trainer.program.word_source if distributed.first else None
     new_words = word_source.new_words() if word_source else None
     with log_to(trainer.folder) as logger:
         logger.setLevel("INFO" if distributed.first else "ERROR")
         if config.reads_text:
             why_these = "" if config.trees else ", the only tree cache under runs/trees"
-            trees = trainer.recipe.trees
+            trees = trainer.program.trees
             logger.info("trees      %s (%s sentences%s)", trees.folder, f"{len(trees):,}", why_these)
         code = trainer.run()
         if distributed.first:
             finish(trainer, None if code else new_words)
             if queries is not None and not code:
-                report_queries(queries, [*trainer.recipe.before, str(trainer.folder)])
+                report_queries(queries, [*trainer.program.before, str(trainer.folder)])
         return code
 
 
@@ -156,9 +157,9 @@ def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
         print(f"no curves.png: {error}", file=sys.stderr)
     print(f"model      {folder}")
     print(f"state      {trainer.end_reason or 'interrupted; the same command resumes'}")
-    print(f"words      {trainer.recipe.words}")
+    print(f"words      {trainer.program.words}")
     print(f"trained    {position.step} steps, {position.sentences} sentences, {position.seconds:.0f} s")
-    for label, finding in trainer.recipe.card.verdict(position.first, position.best):
+    for label, finding in trainer.program.card.verdict(position.first, position.best):
         logging.getLogger(LOGGER).info("%-10s %s", label, finding)  # to the terminal and log.txt
 
 
@@ -223,14 +224,14 @@ def dry_run(
         memory_bytes += 16 * rows_not_in_sample  # float32: the weight, its gradient and two moments
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * steps_per_s)
-    trees, held_out = trainer.recipe.trees, trainer.recipe.parts[0].held_out
+    trees, held_out = trainer.program.trees, trainer.program.parts[0].held_out
     counts = f"{len(trees)} sentences, {held_out} for validation"
     estimate = Estimate(
         facts={
             **(facts or {"cache": f"{trees.folder}: {counts}"}),
             "speed": f"{sentences * steps_per_s:,.0f} sentences/s",
             "device": f"{trainer.device}, {trainer.threads} threads",
-            "words": trainer.recipe.words,
+            "words": trainer.program.words,
             "parameters": f"{parameters:,}",
             "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
             "disk": f"{4e-6 * parameters:,.1f} MB",

@@ -339,7 +339,7 @@ def _constituency_fields(
     flags: UInt8,
     report: Report,
 ) -> dict[str, Int32]:
-    """Fill the arrays of constituency trees; a sentence without a sound one gets a flat one."""
+    """Fill the arrays of constituency trees; a sentence without a sound one gets a flat phrase."""
     dummy_label, tag_count = inventories.dummy_label, len(inventories.tags)
     trees, tags = [], []
     for i, tokens in enumerate(sentences):

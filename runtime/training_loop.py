@@ -1,7 +1,7 @@
 """The resumable training loop that parsers, view encoders and fine-tuned towers share.
 
     state = TrainingState(module, descent, schedule.begin(steps))
-    loop = Loop(state, steps, schedule, folder, identity={"data": sha256})
+    loop = TrainingLoop(state, steps, schedule, folder, identity={"data": sha256})
     if code := loop.run(descent.step, validate):   # 130 or 143 after a signal; a checkpoint was written
         return code
     loop.load_best()

@@ -3,16 +3,16 @@
 A study is a configuration (with ``output``, and ``preset`` if it has presets) and a function that makes cells
 from it, each a method on a data set with a seed, and from their figures a page of tables::
 
-    def study(config: FaqConfig, run: StudyRun) -> Page:
+    def evaluate(config: FaqConfig, run: StudyRun) -> Page:
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
         return page(run.compute(cells))
 
 In ``__main__`` the command imports it late, so that ``--help`` is fast::
 
     def main(config: FaqConfig) -> int:
-        from studies.faq.evaluate import study
+        from studies.faq.evaluate import evaluate
 
-        return run_study(config, study)
+        return run_study(config, evaluate)
 
     cli = command(FaqConfig, main, "studies.faq", __doc__)
 

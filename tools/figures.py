@@ -43,7 +43,7 @@ PAGES = (
 )
 SETTINGS = {
     r"95 % interval|cover 95 %|are 95 %": "the level of every interval",
-    r"(accepts|where) 90 %": "the level at which wrong pairs are counted",
+    r"(accepts|where|lets) 90 %": "the level at which wrong pairs are counted",
     r"(?:Python|torch|BY|BY-SA) \d+\.\d+(?:\.\d+)?": "a version",
     r"(?:[Ss]hare|structure|and)(?: of)? 0\.\d+(?: to 0\.\d+)?(?! ?\[)": "a share of structure",
     r"from 0\.3 on": "a share of structure",

@@ -222,8 +222,8 @@ class Judge:
         """Find the probability from which on a share ``precision`` of the accepted pairs say the same.
 
         The pairs must be as the judge will meet them, such as what a cache finds by cosine. The threshold is
-        chosen on one half and counted on the other; it goes into the judge's file. A UserError says what the
-        pairs show where it is less.
+        chosen on one half and counted on the other. The judge's record names it, and :meth:`save` writes it;
+        whoever compares pairs passes it on. A UserError says what the pairs show where it is less.
         """
         pair_list, label_list = _read_labelled(pairs, labels, "judge.threshold")
         if not isinstance(precision, Real) or not 0.5 <= precision < 1:

@@ -19,7 +19,7 @@ from multiview.folder.files import model_folder, model_record, model_sha256
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import Bag, RandomLSTM, load_start, lookup_of
 from multiview.names.grammar import Name, wrong_form
-from multiview.names.recipe import Recipe, recipe_of
+from multiview.names.recipe import EncoderRecipe, recipe_of
 from multiview.pretrained import Encode, assemble, encode_texts, load_pretrained
 from multiview.words.sources import MODEL_SUFFIXES
 from multiview.words.table import Vocabulary, WordTable
@@ -35,7 +35,7 @@ VIEW_DIM = 128
 """Dimensions of one untrained view."""
 
 
-def without_prefix(name: Name, seed: int) -> Recipe:
+def without_prefix(name: Name, seed: int) -> EncoderRecipe:
     """Return the recipe of a file, a folder, or a model by a name that sentence-transformers may know."""
     folder = model_folder(name.base)
     recipe = _on_disk(name, current_folder(folder)) if folder.exists() else _of_library(name)
@@ -46,14 +46,16 @@ def without_prefix(name: Name, seed: int) -> Recipe:
     return recipe
 
 
-def _on_disk(name: Name, path: Path) -> Recipe:
+def _on_disk(name: Name, path: Path) -> EncoderRecipe:
     """Return the recipe of a file or folder: a format in config.json tells ours from a transformer."""
     if path.is_file():
         identity = [sha256_file(path)]
         if path.suffix == ".npz":
             load = functools.partial(precomputed, path)
-            return Recipe(name=name, kind="vectors", load=load, identity=identity, reads="text")
-        return Recipe(name=name, kind="words", load=lambda _: Bag(lookup_of(name.base)), identity=identity)
+            return EncoderRecipe(name=name, kind="vectors", load=load, identity=identity, reads="text")
+        return EncoderRecipe(
+            name=name, kind="words", load=lambda _: Bag(lookup_of(name.base)), identity=identity
+        )
     config = path / "config.json"
     values = read_json(config) if config.is_file() else None
     is_ours = isinstance(values, dict) and "format" in values and "views" in values
@@ -61,7 +63,7 @@ def _on_disk(name: Name, path: Path) -> Recipe:
         return _of_library(name, input_hash(path, list_files(path, MODEL_SUFFIXES)))
     record = model_record(path)
     has_meaning = bool(record.readout or record.structure)
-    return Recipe(
+    return EncoderRecipe(
         name=name,
         kind="multiview",
         load=functools.partial(MultiViewEncoder.load, name.base),
@@ -74,7 +76,7 @@ def _on_disk(name: Name, path: Path) -> Recipe:
     )
 
 
-def _of_library(name: Name, folder_hash: str | None = None) -> Recipe:
+def _of_library(name: Name, folder_hash: str | None = None) -> EncoderRecipe:
     """Return the recipe of a sentence-transformers folder with this hash, or of a model's name."""
     with extra("burt", "sentence-transformers"):
         content = folder_hash or [name.base, version("sentence-transformers")]
@@ -83,7 +85,7 @@ def _of_library(name: Name, folder_hash: str | None = None) -> Recipe:
         model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))
         return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
 
-    return Recipe(name=name, kind="sentence-transformers", load=load, identity=[content], reads="text")
+    return EncoderRecipe(name=name, kind="sentence-transformers", load=load, identity=[content], reads="text")
 
 
 def precomputed(path: Path, device: str | None = None) -> Encode:
@@ -111,7 +113,7 @@ def precomputed(path: Path, device: str | None = None) -> Encode:
     return encode
 
 
-def pooled(name: Name, seed: int) -> Recipe:
+def pooled(name: Name, seed: int) -> EncoderRecipe:
     """Return the recipe of a transformer whose last layer is pooled as the prefix says."""
 
     def load(device: str | None) -> Encode:
@@ -119,10 +121,10 @@ def pooled(name: Name, seed: int) -> Recipe:
         return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
 
     identity = [_inner(name, "sentence-transformers").key()]
-    return Recipe(name=name, kind="pooled", load=load, identity=identity, reads="text")
+    return EncoderRecipe(name=name, kind="pooled", load=load, identity=identity, reads="text")
 
 
-def untrained(name: Name, seed: int) -> Recipe:
+def untrained(name: Name, seed: int) -> EncoderRecipe:
     """Return the recipe of untrained views, or of ``lstm``, which is no view and stands alone."""
     views = name.base.split(",")
     is_lstm = views == ["lstm"]
@@ -146,24 +148,24 @@ def untrained(name: Name, seed: int) -> Recipe:
         return MultiViewEncoder.untrained(views, dim=dim, words=table, seed=seed, device=device)
 
     reads: Literal["tokens", "trees"] = "tokens" if is_lstm else "trees"
-    return Recipe(name=name, kind="random", load=load, identity=[name.base, seed], reads=reads)
+    return EncoderRecipe(name=name, kind="random", load=load, identity=[name.base, seed], reads=reads)
 
 
-def bag(name: Name, seed: int) -> Recipe:
+def bag(name: Name, seed: int) -> EncoderRecipe:
     """Return the recipe of a mean of the vectors of a sentence's words, of SIF with a corpus."""
 
     def load(device: str | None) -> Bag:
         return Bag(lookup_of(name.base, name.dim, seed=seed), name.corpus)
 
     identity = [name.base, seed] if name.has_own_base else [_inner(name, "multiview", "words").key()]
-    return Recipe(name=name, kind="bag", load=load, identity=identity)
+    return EncoderRecipe(name=name, kind="bag", load=load, identity=identity)
 
 
-def before_training(name: Name, seed: int) -> Recipe:
+def before_training(name: Name, seed: int) -> EncoderRecipe:
     """Return the recipe of a model before its first step, which has features where the model has."""
     model = _inner(name, "multiview")
     assert name.corpus is not None
-    return Recipe(
+    return EncoderRecipe(
         name=name,
         kind="start",
         load=functools.partial(load_start, name.base, name.corpus),
@@ -173,7 +175,7 @@ def before_training(name: Name, seed: int) -> Recipe:
     )
 
 
-def _inner(name: Name, *kinds: str) -> Recipe:
+def _inner(name: Name, *kinds: str) -> EncoderRecipe:
     """Return the recipe of the encoder behind a prefix, which must be of one of these kinds."""
     assert name.inner is not None
     recipe = recipe_of(name.inner)

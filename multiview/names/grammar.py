@@ -24,7 +24,7 @@ class Prefix:
     words: str
     """What these names look like, for errors and help."""
     constructor: str
-    """The function that returns the :class:`multiview.names.recipe.Recipe` of a name and a seed, as
+    """The function that returns the :class:`multiview.names.recipe.EncoderRecipe` of a name and a seed, as
     ``module:function``; it is imported when such a name is opened."""
     options: tuple[str, ...] = ()
     """Options besides those of every name; a ``corpus`` is needed."""

@@ -17,8 +17,8 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import Name, parse_names
-from multiview.names.recipe import Loader, Recipe, TreesOf, recipe_of
-from multiview.names.vectors import Computed, Kept, SideBySide, Vectors, computed_vectors
+from multiview.names.recipe import EncoderRecipe, Loader, TreesOf, recipe_of
+from multiview.names.vectors import Computed, SideBySide, StoredVectors, Vectors, computed_vectors
 from multiview.pretrained import Float
 from runtime.errors import UserError
 from runtime.files import json_digest
@@ -46,7 +46,7 @@ class Encoder(Protocol):
 class Part:
     """One encoder, which is loaded at its first sentence."""
 
-    recipe: Recipe
+    recipe: EncoderRecipe
     encode: Vectors
     """What one compares with."""
     features: Vectors
@@ -118,14 +118,14 @@ def as_encoder(encoder: Encoder | SentenceVectors, trees: TreesOf | None = None)
     if isinstance(encoder, OpenedEncoder):
         return encoder
     loader = Loader(recipe=_recipe_of_object(encoder), trees=trees)
-    return OpenedEncoder(parts=[Part.of(loader, Kept)])
+    return OpenedEncoder(parts=[Part.of(loader, StoredVectors)])
 
 
-def _recipe_of_object(encoder: Encoder | SentenceVectors) -> Recipe:
+def _recipe_of_object(encoder: Encoder | SentenceVectors) -> EncoderRecipe:
     name, is_encoder = Name(base="encoder"), isinstance(encoder, Encoder)
     if isinstance(encoder, MultiViewEncoder):
         has_meaning = bool(encoder.readout or encoder.structure)
-        return Recipe(
+        return EncoderRecipe(
             name=name,
             kind="object",
             load=functools.partial(_given, encoder),
@@ -139,7 +139,7 @@ def _recipe_of_object(encoder: Encoder | SentenceVectors) -> Recipe:
             f"{encoder!r:.60} is no encoder: give an object with encode(sentences) or a function of token "
             "lists; either returns an array [sentences, dimensions]"
         )
-    return Recipe(
+    return EncoderRecipe(
         name=name,
         kind="object",
         load=functools.partial(_given, encoder),
@@ -170,7 +170,7 @@ def open_encoder(
     """
     names = parse_names(names) if isinstance(names, str) else names
     loaders = [Loader(recipe=recipe_of(name, seed), **options) for name in names]
-    wrap = [functools.partial(Kept, cache=cache)] if keep or cache else []
+    wrap = [functools.partial(StoredVectors, cache=cache)] if keep or cache else []
     return OpenedEncoder(
         parts=[Part.of(loader, *wrap) for loader in loaders],
         name="+".join(name.label for name in names),

@@ -34,7 +34,7 @@ TreesOf = Callable[[MultiViewEncoder], TreeCache | None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Recipe:
+class EncoderRecipe:
     """How the encoder of a name is loaded, which kinds of vectors it has, and what decides them."""
 
     name: Name
@@ -87,10 +87,10 @@ class Recipe:
         return json_digest([self.identity, self.readout_of(method), FEATURE_LENGTH, *more], 16)
 
 
-def recipe_of(name: Name | str, seed: int = 0) -> Recipe:
+def recipe_of(name: Name | str, seed: int = 0) -> EncoderRecipe:
     """Return what a name means; ``seed`` is that of random encoders."""
     name = parse_name(name) if isinstance(name, str) else name
-    recipe: Recipe = resolve_name(PREFIXES[name.prefix].constructor)(name, seed)
+    recipe: EncoderRecipe = resolve_name(PREFIXES[name.prefix].constructor)(name, seed)
     options: dict[str, object] = {"dim": name.dim, "scale": name.scale, "characters": VERSION}
     if name.option_file is not None:
         options["file"] = sha256_file(name.option_file)
@@ -108,7 +108,7 @@ def recipe_of(name: Name | str, seed: int = 0) -> Recipe:
 class Loader:
     """The encoder of a recipe and the trees of its sentences, each loaded when it is first read."""
 
-    recipe: Recipe
+    recipe: EncoderRecipe
     device: str | None = None
     """The device; None takes a GPU if there is one."""
     trees: TreesOf | None = None

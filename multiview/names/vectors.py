@@ -69,10 +69,10 @@ def computed_vectors(loader: Loader, method: Method) -> Computed:
     """Return the vectors of one kind as a loader's encoder computes them."""
     recipe, readout = loader.recipe, loader.recipe.readout_of(method)
     name, reads_trees = recipe.name, recipe.reads == "trees"
-    compute: Compute = OfModel(loader, readout)
+    compute: Compute = ModelVectors(loader, readout)
     if not reads_trees:
         has_own = recipe.has_features and readout == "features"
-        compute = OfOther(loader, "features" if has_own else "encode")
+        compute = OtherVectors(loader, "features" if has_own else "encode")
         if name.scale_trees is not None and readout == "features":
             compute = scaled(compute, name.scale_trees)
     has_structure = recipe.has_structure and readout in (None, "meaning") and not name.views
@@ -88,7 +88,7 @@ def computed_vectors(loader: Loader, method: Method) -> Computed:
 
 
 @dataclass(frozen=True, eq=False)
-class OfModel:
+class ModelVectors:
     """Computes the vectors of a multi-view encoder that ``readout`` says; None is its default."""
 
     loader: Loader
@@ -119,7 +119,7 @@ class OfModel:
 
 
 @dataclass(frozen=True, eq=False)
-class OfOther:
+class OtherVectors:
     """Computes the vectors that a method of another encoder gives."""
 
     loader: Loader
@@ -169,7 +169,7 @@ def beside_structure(compute: Compute, loader: Loader, share: float) -> Compute:
     return joined
 
 
-class Kept:
+class StoredVectors:
     """Vectors of token lists that are kept, in a subfolder of ``cache`` or, without one, in memory.
 
     What is computed, [n, D] or K = ``columns`` vectors of a sentence [K, n, D], must be finite.
@@ -213,7 +213,7 @@ class Kept:
             store.add(chunk, check_vectors(vectors, chunk, name, store.dim, store.columns))
 
 
-Vectors = Computed | Kept
+Vectors = Computed | StoredVectors
 """Vectors of one encoder, with their key and label."""
 
 

@@ -2,7 +2,7 @@
 
 Errors have OpenAI's form, ``{"error": {"message", "type", "param", "code"}}``, with one sentence as message:
 400 no JSON, 401 no token, 404 no such path or model, 413 too many bytes or sentences, 422 a value that is
-wrong, 429 too many wait, 503 not ready or a process died, 504 it took too long.
+wrong, 429 too many wait, 503 a process died, 504 it took too long.
 """
 
 from __future__ import annotations

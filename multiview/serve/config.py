@@ -40,7 +40,8 @@ class ServeConfig:
     timeout: Positive = 30.0
     """Seconds after which a request that waits is given up."""
     token_file: Path | None = None
-    """File with the token that every request has to bring; without it none is asked for."""
+    """File with the token that every request but /, /health and /live has to bring; without it none is asked
+    for."""
     log: Literal["text", "json"] = "text"
     """Form of the lines of the log."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from multiview.config import NO_VIEWS, ContinueConfig
+from multiview.config import NO_VIEWS, ContinueConfig, MeaningConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, trained_views, view_class
 from multiview.folder.card import StartCard
@@ -21,7 +22,7 @@ from multiview.training.gradient import DistributedContext, MultiViewNetwork, Op
 from multiview.training.objective import MeaningObjective
 from multiview.training.pairs import PairSteps, parse_pairs, read_pair_sets
 from multiview.training.text import TextSteps
-from multiview.training.trainer import Recipe
+from multiview.training.trainer import TrainingProgram
 from multiview.words.vectors import Float
 from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
@@ -34,7 +35,7 @@ KEPT = Path("runs/vectors")
 """Folder of the start's vectors of a text, which are computed once."""
 
 
-class ContinuedModel(Recipe):
+class ContinuedModel(TrainingProgram):
     """Views and read-out of ``--start``, views that join it, and a text, pairs, or both in turns.
 
     A start that is damaged, of another version or not finite is a UserError.
@@ -66,12 +67,12 @@ class ContinuedModel(Recipe):
         self.network = network = _network(start.network, views)
         if network.readout is not None:
             network.readout.origin += f"; went on with {', '.join(trees.folder.name for trees in all_trees)}"
-        places = network.contrasted(trained)
+        places = network.positions_to_contrast(trained)
         network.requires_grad_(False)
         for module in (network.readout, *(network.encoder_list[place] for place in places)):
             if module is not None:
                 module.requires_grad_(True)
-        network.objective = self.objective = MeaningObjective(network.readout, places, config.objective)
+        network.objective = self.objective = MeaningObjective(network.readout, places, loss_of(config))
         sources = [
             StepSource(
                 trees,
@@ -113,6 +114,20 @@ class ContinuedModel(Recipe):
         record = self.start_record
         structure = {"structure": record.structure, "structure_size": record.structure_size}
         super().save(folder, {**training, "start": start}, scores, **structure)
+
+
+def loss_of(config: ContinueConfig) -> MeaningConfig:
+    """Return the loss, with its temperature and the weight of what meanings were.
+
+    A text has far more positives than a file of pairs, and they say less of what is alike. A few pairs are
+    soon learned by heart, which a higher temperature delays.
+    """
+    loss = config.objective
+    if loss.keep is None:
+        loss = replace(loss, keep=20.0 if config.reads_text else 5.0)
+    if loss.temperature is None:
+        loss = replace(loss, temperature=0.05 if config.reads_text else 0.1)
+    return loss
 
 
 def _choose_views(config: ContinueConfig, start: ViewStack) -> tuple[list[str], list[str]]:

@@ -38,7 +38,7 @@ from runtime.errors import UserError
 from runtime.files import read_array
 
 OPEN_SHARDS = 32
-"""Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once."""
+"""Decoded shards to keep, about 4 MB each. A corpus of up to 250k sentences is decoded only once."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class MultiViewNetwork(ViewStack):
 
     objective: Objective | MeaningObjective
 
-    def contrasted(self, trained: Collection[str]) -> list[int]:
+    def positions_to_contrast(self, trained: Collection[str]) -> list[int]:
         """Return the places of the views that are trained, and so compared; they are as wide as the first."""
         places = [place for place, view in enumerate(self.views) if view in trained]
         width = self.widths[0]

@@ -15,13 +15,13 @@ from multiview.training.data import StepSource, open_teacher, open_trees
 from multiview.training.gradient import DistributedContext, MultiViewNetwork, Optimiser
 from multiview.training.objective import Objective
 from multiview.training.text import TextSteps
-from multiview.training.trainer import Recipe
+from multiview.training.trainer import TrainingProgram
 from multiview.words.sources import WordSource
 from runtime.device import pick_device
 from runtime.errors import UserError
 
 
-class NewViews(Recipe):
+class NewViews(TrainingProgram):
     """Views and words whose weights the seed decides, and a text, whose neighbours they are to find.
 
     recall@1/both is that of the views and the mean of their words: where it is larger than that of the views
@@ -43,7 +43,7 @@ class NewViews(Recipe):
         self.words = words.origin or "trained from nothing"
         torch.manual_seed(config.seed)
         self.network = network = MultiViewNetwork(views, words, config.encoder)
-        network.contrasted(trained)
+        network.positions_to_contrast(trained)
         teacher_dim = 0 if teacher is None else teacher.shape[1]
         network.objective = Objective(trained, network.widths[0], objective, network.dim, teacher_dim)
         network.start_as_bags()

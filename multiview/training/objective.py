@@ -34,7 +34,7 @@ from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 # A sentence in which only bytes were replaced still has real trees, so it stays usable.
 UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
 TEMPERATURE = 0.05
-"""Divides cosines, as in SimCSE."""
+"""Divides cosines of views, as in SimCSE."""
 TEACHER_WEIGHT = 1000.0
 """Weight of the teacher's term: beside it, neighbours hardly count."""
 BLOCK_SENTENCES = 400
@@ -270,12 +270,13 @@ class MeaningObjective(nn.Module):
     Args:
         readout: makes the meaning of all views; without one it is the views side by side.
         places: where the views that are contrasted with each other stand among all.
-        config: the terms' weights, ``keep`` among them.
+        config: the terms' weights, and the temperature of meanings.
     """
 
     def __init__(self, readout: Readout | None, places: Sequence[int], config: MeaningConfig) -> None:
         super().__init__()
         self.readout, self.places = readout, list(places)
+        assert config.keep is not None and config.temperature is not None
         self.temperature = config.temperature
         has_pairs = len(self.places) > 1 and config.views > 0
         self.weights = {"views": config.views} if has_pairs else {}
@@ -299,7 +300,7 @@ class MeaningObjective(nn.Module):
     def forward(
         self, features: Sequence[Tensor], targets: Targets | Grades, start_BK: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch, and what ``metrics`` or ``grade_metrics`` names, float64: sums.
+        """Return the loss of a batch, and what :meth:`metrics_of` names, float64: sums.
 
         Views are contrasted in both directions by the cosine over 0.05, meanings by that over the
         temperature, each by one softmax; of graded pairs only the meanings count, by squared errors of the

@@ -1,4 +1,4 @@
-"""One training run: what the shared loop (:mod:`runtime.training_loop`) does by a program's recipe.
+"""One training run: what the shared loop (:mod:`runtime.training_loop`) does by a program.
 
 Each step depends only on the configuration, the cache and what a checkpoint holds (docs/promises.md).
 
@@ -57,7 +57,7 @@ WARM_UP = 0.01
 """With the cosine schedule: part of the steps over which the rate rises linearly."""
 
 
-class Recipe:
+class TrainingProgram:
     """What is trained, what it learns from, what validates and what is saved.
 
     :class:`~multiview.training.new_views.NewViews` and
@@ -133,24 +133,26 @@ class Trainer:
     end_reason = ""
     """Why the run is over; empty until then."""
 
-    def __init__(self, config: ProgramConfig, recipe: Recipe, distributed: DistributedContext) -> None:
-        loop, self.folder, self.recipe, self.distributed = config.loop, config.folder, recipe, distributed
-        self.network, self.updates, self.device = recipe.network, recipe.updates, recipe.device
+    def __init__(
+        self, config: ProgramConfig, program: TrainingProgram, distributed: DistributedContext
+    ) -> None:
+        loop, self.folder, self.program, self.distributed = config.loop, config.folder, program, distributed
+        self.network, self.updates, self.device = program.network, program.updates, program.device
         self.options = config_to_json(config)
         """Every option as JSON, for the model's record."""
-        self.identity = decisive_options(options_of(config)) | recipe.contents
-        self.identity["content of --trees"] = str(recipe.trees.identity.get("content_sha256", ""))
+        self.identity = decisive_options(options_of(config)) | program.contents
+        self.identity["content of --trees"] = str(program.trees.identity.get("content_sha256", ""))
         """What a resumed run must have in common with the one before."""
         self.defaults = decisive_options(options_of(type(config)()))
         self.peak_rate, self.rate_is_constant = config.learning_rate, loop.schedule == "constant"
-        self.steps = Steps(partial(recipe.of_epoch, epochs=config.epochs), operator.call, ahead=AHEAD)
+        self.steps = Steps(partial(program.of_epoch, epochs=config.epochs), operator.call, ahead=AHEAD)
         self.schedule = Schedule(
             epochs=config.epochs,
             max_steps=loop.max_steps,
             max_minutes=loop.max_minutes,
-            evaluate_first=any(part.held_out for part in recipe.parts),
+            evaluate_first=any(part.held_out for part in program.parts),
             evaluate_parts=10,
-            select=recipe.select,
+            select=program.select,
             patience=loop.patience,
             read_every=READ_EVERY.get(self.device.type, 1),
         )
@@ -158,7 +160,7 @@ class Trainer:
         if not self.position.steps:
             raise UserError(
                 f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has "
-                f"only {len(recipe.trees)} sentences, which do not fill one step; lower them"
+                f"only {len(program.trees)} sentences, which do not fill one step; lower them"
             )
         self.state = TrainingState(self.network, self.updates, self.position)
         self.threads = chosen_threads(loop.micro_batch or loop.batch, self.network.config.dim, self.device)
@@ -206,7 +208,7 @@ class Trainer:
 
     def validate(self) -> Row:
         """Return the metrics of the current weights on what is held out."""
-        return self.recipe.validate(autocast=self.autocast)
+        return self.program.validate(autocast=self.autocast)
 
     def save(self, scores: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
@@ -220,7 +222,7 @@ class Trainer:
             "untrained": position.first,
             "words": self.network.words.origin,
         }
-        self.recipe.save(self.folder, training, scores)
+        self.program.save(self.folder, training, scores)
 
     def run(self) -> int:
         """Train until the end, a limit or a signal, from the newest checkpoint on.

@@ -19,7 +19,7 @@ UInt8 = NDArray[np.uint8]
 
 # Flags of a sentence, bits of one byte. Training skips sentences with a fallback tree.
 DEP_FALLBACK = 1  # the dependency tree is the fallback chain
-CONST_FALLBACK = 2  # the constituency tree is the left-branching fallback
+CONST_FALLBACK = 2  # the constituency tree is one flat phrase, which branches to the left in binary form
 TOO_LONG = 4  # over the token limit of the parsers, or cut at the reader's length limit
 REPLACED_BYTES = 8  # undecodable bytes or NULs were replaced in the text
 EMPTY = 16  # no token but blanks: stored as one token ""

@@ -41,7 +41,7 @@ def commands(trees: Path, model: Path, new_model: Path, scores: Path, vectors: P
     score += ["--trees", trees.parent, "--cache", vectors, "--output", scores]
     steps = {
         "parse the books": parse,
-        "go on from builtin": [*train, model.name, "--loop.epochs", "1"],
+        "go on from builtin": [*train, model.name, "--loop.epochs", "1", "--objective.keep", "5"],
         "train new views from nothing": [*train, new_model.name, *recipe.split()],
         "score on other books": score,
     }

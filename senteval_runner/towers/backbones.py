@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from multiview.names.opened import OpenedEncoder, Part
-from multiview.names.recipe import Loader, Method, Recipe, recipe_of
+from multiview.names.recipe import EncoderRecipe, Loader, Method, recipe_of
 from multiview.names.store import text_of
-from multiview.names.vectors import Computed, Kept
+from multiview.names.vectors import Computed, StoredVectors
 from multiview.pretrained import load_pretrained, report_in_one_line, silence_libraries
 from runtime.device import pick_device
 from runtime.errors import UserError
@@ -108,7 +108,7 @@ class Backbone:
     """Names of layers, from the bottom up."""
     poolings: tuple[str, ...] = (OWN_POOLING,)
 
-    def __init__(self, recipe: Recipe, method: Method = "encode") -> None:
+    def __init__(self, recipe: EncoderRecipe, method: Method = "encode") -> None:
         part = Part.of(Loader(recipe=recipe, trees=EvaluationTrees().of))
         self.recipe, self.name = recipe, recipe.name.label
         self.vectors = part.features if method == "features" else part.encode
@@ -137,7 +137,7 @@ class Backbone:
         vectors = Computed(
             key=key, label="", name=self.name, compute=lambda sentences, *_: self.encode(sentences)
         )
-        self.kept = Kept(vectors, cache, len(self.columns), dtype)
+        self.kept = StoredVectors(vectors, cache, len(self.columns), dtype)
 
     def encoder(self, choice: Representation) -> OpenedEncoder:
         """Return an encoder whose vectors, for classifiers too, are an opened choice's side by side."""
@@ -154,7 +154,7 @@ class TransformerBackbone(Backbone):
 
     poolings = POOLINGS
 
-    def __init__(self, recipe: Recipe, max_length: int = 256, device: str | None = None) -> None:
+    def __init__(self, recipe: EncoderRecipe, max_length: int = 256, device: str | None = None) -> None:
         silence_libraries()
         from transformers import AutoConfig
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from multiview.names.recipe import Recipe, recipe_of
+from multiview.names.recipe import EncoderRecipe, recipe_of
 from multiview.pretrained import silence_libraries
 from runtime.errors import UserError
 
@@ -24,7 +24,7 @@ MAX_LETTERS = 500
 
 def find_backbone(
     backbone: str | None, output: Path, read_texts: Callable[[], Sequence[str]], *, seed: int
-) -> Recipe:
+) -> EncoderRecipe:
     """Find the encoder to load; a tiny BERT is built of the texts in the output."""
     if backbone is None:
         raise UserError(f"no backbone: give --backbone with a Hugging Face name, a folder or {TINY}")

@@ -32,7 +32,7 @@ class ViewsConfig:
     words: Annotated[tuple[Words, ...], MinLen(1)] = ("trained", "fixed")
     """Configurations of words; both is the paper's."""
     vectors: str = TRAIN
-    """Fixed words: a file, or train (skip-grams of the corpus; then no vocabulary is expanded)."""
+    """Fixed words: a file, or builtin or train (skip-grams of the corpus), which expand no vocabulary."""
     case: Case | None = None
     """How to look up words not listed as written; None is the preset's."""
     passes: CountOrNone = 0

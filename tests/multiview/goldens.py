@@ -47,7 +47,7 @@ def equations(trees: Path, views: str) -> tuple[ViewTraining, dict[str, torch.Te
     """Return a run in float64, and the gradient of its first step."""
     config = configuration(trees, views, Path())
     trainer = open_trainer(config)
-    run = ViewTraining(trainer.network, trainer.recipe.text.source, config, STEPS)
+    run = ViewTraining(trainer.network, trainer.program.text.source, config, STEPS)
     steps = [job.args[1] for job in itertools.islice(trainer.jobs(), STEPS)]
     first = run.gradients(steps[0])[1]
     for segments in steps:

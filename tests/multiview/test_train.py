@@ -239,7 +239,7 @@ def test_neighbours_are_counted_on_centred_numbers_at_one_scale(tiny: NewViewsCo
     main(tiny)
     cache, best = open_trees(tiny.trees), read_json(tiny.folder / "config.json")["training"]["best"]
     trainer = open_trainer(tiny)
-    rows = np.concatenate([np.arange(*span) for span in trainer.recipe.text.split.validation])
+    rows = np.concatenate([np.arange(*span) for span in trainer.program.text.split.validation])
     network = MultiViewEncoder.load(tiny.folder).network
     tables = [table.detach().numpy().astype(np.float64) for table in network.words.tables]
     sentences = [network.words.vocabulary.lookup(toy_corpus()[0][row]) for row in rows]

@@ -121,7 +121,7 @@ def test_a_view_encodes_what_it_was_trained_as(views, words, toy_trees, tmp_path
         {**trainer.network.state_dict(), **encoder.network.weights()}, strict=True
     )
     span = (100, 120)
-    step = trainer.recipe.text.source.prepare([span])
+    step = trainer.program.text.source.prepare([span])
     (segment,) = step.segments
     with torch.no_grad():
         leaves = step.leaves(trainer.network.words)

@@ -11,7 +11,7 @@ from multiview.encoders.meaning import FEATURE_LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import PREFIXES, Name, Prefix, split_parts
 from multiview.names.opened import open_encoder
-from multiview.names.recipe import Loader, Recipe, recipe_of
+from multiview.names.recipe import EncoderRecipe, Loader, recipe_of
 from runtime.errors import UserError
 from senteval_runner.evaluation_trees import open_model
 from senteval_runner.run import cli as run
@@ -104,9 +104,11 @@ def test_keys_are_of_the_content(workplace: Path, builtin: Path) -> None:
     assert recipe_of("bag:random?scale=./trees").key() == scaled[0].key()
 
 
-def letters(name: Name, seed: int) -> Recipe:
+def letters(name: Name, seed: int) -> EncoderRecipe:
     identity = [name.base]
-    return Recipe(name=name, kind="letters", load=lambda _: Letters().encode, identity=identity, reads="text")
+    return EncoderRecipe(
+        name=name, kind="letters", load=lambda _: Letters().encode, identity=identity, reads="text"
+    )
 
 
 def test_a_prefix_is_a_row_and_the_function_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:

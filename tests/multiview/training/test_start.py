@@ -9,13 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from multiview.config import ContinueConfig, LoopConfig
+from multiview.config import ContinueConfig, LoopConfig, MeaningConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.folder.card import StartCard
 from multiview.folder.files import load_model
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import load_start
 from multiview.train import cli, main
+from multiview.training.continued import loss_of
 from multiview.training.fit import store_readout
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
@@ -261,3 +262,20 @@ def test_what_cannot_be_gone_on_from(
     for message, words in cases.items():
         assert message in refusal(cli, *words, "--device=cpu", "--loop.batch=8"), message
         assert not Path("runs/models").exists(), message
+
+
+@pytest.mark.parametrize(
+    ("pairs", "trees", "keep", "expected"),
+    [
+        (0, None, None, (20, 0.05)),
+        (1, None, None, (5, 0.1)),
+        (1, Path("trees"), None, (20, 0.05)),
+        (0, None, 0.0, (0, 0.05)),
+    ],
+)
+def test_how_much_the_start_is_kept(
+    pairs: int, trees: Path | None, keep: float | None, expected: tuple[float, float]
+) -> None:
+    config = ContinueConfig(pairs=(Path("a.tsv"),) * pairs, trees=trees, objective=MeaningConfig(keep=keep))
+    loss = loss_of(config)
+    assert (loss.keep, loss.temperature) == expected
