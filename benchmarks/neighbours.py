@@ -27,7 +27,7 @@ from multiview.training.objective import (
 from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import cached_sentences
 from runtime.cli import Command, configuration
-from senteval_runner.protocol.features import unit_rows
+from runtime.vectors import unit_rows
 from senteval_runner.protocol.statistics import grouped_mean
 from tools.pair_sets import MINILM, minilm_vectors
 

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from runtime.errors import extra
 from runtime.files import atomic_path
 from runtime.folders import make_once
+from runtime.vectors import unit_rows
 
 with extra("index"):
     import faiss
 
-LARGEST_DIM = 256
+MAX_DIM = 256
 """Numbers that are kept of a vector: its largest principal components."""
 CELLS_PER_PROBE = 4
 """One cell in so many is searched for a query."""
@@ -60,7 +61,7 @@ class SearchIndex:
 def _factory_string(count: int, dim: int) -> str:
     """Return the string by which FAISS makes the index of so many vectors."""
     cells = max(min(round(4 * count**0.5), count // SAMPLE_PER_CELL), 1)
-    return (f"PCA{LARGEST_DIM}," if dim > LARGEST_DIM else "") + f"IVF{cells},SQ8"
+    return (f"PCA{MAX_DIM}," if dim > MAX_DIM else "") + f"IVF{cells},SQ8"
 
 
 def _write(path: Path, recipe: str, vectors_ND: NDArray[np.float32]) -> None:
@@ -79,6 +80,5 @@ def _write(path: Path, recipe: str, vectors_ND: NDArray[np.float32]) -> None:
 
 
 def _unit_rows(rows_ND: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Return vectors at length 1; zero vectors stay zero."""
-    lengths_N1 = np.linalg.norm(rows_ND, axis=1, keepdims=True)
-    return np.ascontiguousarray(rows_ND / np.where(lengths_N1 > 0, lengths_N1, 1), np.float32)
+    """Return vectors at length 1, as FAISS reads them."""
+    return np.ascontiguousarray(unit_rows(rows_ND), np.float32)

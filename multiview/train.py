@@ -86,7 +86,7 @@ def join_processes(config: ProgramConfig) -> Iterator[tuple[ProgramConfig, Distr
 
 def train(config: ProgramConfig, distributed: DistributedContext) -> int:
     """Train the model, or both of them, in a folder that no other run writes to."""
-    models, writes = config.models, distributed.first and not config.dry_run
+    models, writes = config.models, distributed.is_first and not config.dry_run
     with lock_folder(config.folder, option="--name or --output") if writes else contextlib.nullcontext():
         for model in models:
             code = train_one(model, distributed)
@@ -94,7 +94,7 @@ def train(config: ProgramConfig, distributed: DistributedContext) -> int:
                 print("two models   this is the one of trained words; the other takes at most as long")
             if code or config.dry_run:
                 return code
-        if len(models) > 1 and distributed.first:
+        if len(models) > 1 and distributed.is_first:
             # One reading of the paper's 4,800 dimensions, which it does not explain: 2 models x 2 views.
             both = "+".join(str(model.folder) for model in models)
             print(f"model      {both}, the name of both side by side")
@@ -109,16 +109,16 @@ def train_one(config: ProgramConfig, distributed: DistributedContext) -> int:
     if config.dry_run:
         dry_run(config, trainer)
         return 0
-    word_source = trainer.program.word_source if distributed.first else None
+    word_source = trainer.program.word_source if distributed.is_first else None
     new_words = word_source.new_words() if word_source else None
     with log_to(trainer.folder) as logger:
-        logger.setLevel("INFO" if distributed.first else "ERROR")
+        logger.setLevel("INFO" if distributed.is_first else "ERROR")
         if config.reads_text:
             why_these = "" if config.trees else ", the only tree cache under runs/trees"
             trees = trainer.program.trees
             logger.info("trees      %s (%s sentences%s)", trees.folder, f"{len(trees):,}", why_these)
         code = trainer.run()
-        if distributed.first:
+        if distributed.is_first:
             finish(trainer, None if code else new_words)
             if queries is not None and not code:
                 report_queries(queries, [*trainer.program.before, str(trainer.folder)])
@@ -240,7 +240,7 @@ def dry_run(
         unit="steps",
         per_second=steps_per_s,
     )
-    if trainer.distributed.first:
+    if trainer.distributed.is_first:
         print(estimate.text(config))
 
 

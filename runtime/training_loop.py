@@ -121,7 +121,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
     ) -> None:
         self.state, self.steps, self.schedule, self.folder = state, steps, schedule, folder
         self.identity, self.processes, self.option = dict(identity), processes, option
-        self.is_first = processes is None or bool(processes.first)
+        self.is_first = processes is None or bool(processes.is_first)
         self.checkpoints = Checkpoints(folder / "checkpoints", 2)
         self.best_checkpoints = Checkpoints(folder / "best", 1)
         self.position = state.position

@@ -56,7 +56,7 @@ SETTINGS = {
 """Numbers that are no results, by the words around them -> the reason."""
 SETTING_COLUMNS = ("passes", "seeds", "rate", "numbers", "sentences", "on disk", "licence", "languages")
 """Titles of columns, and of rows, whose numbers are settings or sizes of files."""
-MOST_DIGITS_LESS = 2
+MAX_DIGITS_LESS = 2
 """A page may print so many decimals fewer than a command; with fewer still, anything would do."""
 NUMBER = r"[−-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 UNIT = r"%|×|ms\b|s\b|MB\b|per cent|points?\b|sentences/s"
@@ -99,7 +99,7 @@ def _equal(printed: str, measured: str) -> bool:
     if not measured:
         return False
     digits = [-int(Decimal(number).as_tuple().exponent) for number in (printed, measured)]
-    if digits[1] - digits[0] > MOST_DIGITS_LESS:
+    if digits[1] - digits[0] > MAX_DIGITS_LESS:
         return False
     rounded = Decimal(measured).quantize(Decimal(printed), ROUND_HALF_UP)
     return printed == str(rounded) or Decimal(printed) == Decimal(measured) == rounded

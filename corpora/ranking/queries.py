@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.training_pairs import read_training_pairs, text_key
 from runtime.errors import MissingExtraError, UserError
+from runtime.vectors import unit_rows
 
 Vectors = NDArray[np.floating]
 METRICS = ("P@1", "MRR", "recall@10")
@@ -41,7 +42,7 @@ class QuerySet:
 
     def ranks_by_vectors(self, query_QD: Vectors, text_ND: Vectors) -> list[NDArray[np.int64]]:
         """Rank each query's relevant sentences by the cosine of vectors; zeros have cosine 0 with all."""
-        unit_QD, unit_ND = map(_unit_rows, (query_QD, text_ND))
+        unit_QD, unit_ND = (unit_rows(vectors.astype(np.float32)) for vectors in (query_QD, text_ND))
         blocks = (unit_QD[start : start + BLOCK] @ unit_ND.T for start in range(0, len(unit_QD), BLOCK))
         return self._ranks(scores_N for scores_BN in blocks for scores_N in scores_BN)
 
@@ -117,9 +118,3 @@ def report_lines(data: QuerySet, vectors: Mapping[str, tuple[Vectors, Vectors]])
     scores = {name: data.score_vectors(*both) for name, both in vectors.items()}
     for name, metrics in {**scores, **data.score_words()}.items():
         yield name, ", ".join(f"{metric} {100 * value:.1f}" for metric, value in metrics.items())
-
-
-def _unit_rows(vectors: Vectors) -> NDArray[np.float32]:
-    vectors = vectors.astype(np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

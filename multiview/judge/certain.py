@@ -18,7 +18,7 @@ from multiview.judge.weights import Floats
 if TYPE_CHECKING:  # it imports torch
     from multiview.judge.comparison import Comparison
 
-MOST = 0.25
+MAX_PROBABILITY = 0.25
 """The greatest probability of a pair with such a difference."""
 _FROM_TO = re.compile(
     r"\bfrom ((?:(?:the|my|our|a) )?[\w-]+) to ((?:(?:the|my|our|a) )?[\w-]+)", re.IGNORECASE
@@ -48,7 +48,7 @@ class Limits(NamedTuple):
         is_same_n = np.array([_normalise(a) == _normalise(b) for a, b in texts], bool)
         has_no_words_n = (both.pairs.facts.word_count[both.pairs.row_n2] == 0).any(axis=1)
         is_certain_n = both.differ_in_one_thing | np.array([bool(each) for each in differences], bool)
-        most_n = np.select([is_same_n, has_no_words_n, is_certain_n], [1, 0, MOST], 1.0)
+        most_n = np.select([is_same_n, has_no_words_n, is_certain_n], [1, 0, MAX_PROBABILITY], 1.0)
         return cls(is_same_n.astype(np.float64), most_n, differences)
 
     def limit(self, chance_n: Floats) -> Floats:

@@ -39,7 +39,7 @@ BATCH = 512
 UNHEEDED = " (but the probability is above .5: look at this pair)"
 CHECKS = Path(__file__).with_name("checks.tsv")
 """Pairs, with labels, that every judge should know; no judge was fitted on them."""
-MOST_LOST = 1
+MAX_LOST_CHECKS = 1
 """Checks that a judge of one's own may lose before a stronger pull is taken."""
 
 
@@ -314,7 +314,7 @@ class Checks(NamedTuple):
         weights = start.fit_on(numbers_nF, label_n, pull=pull, about=about)
         broken = self._lost(weights, start)
         for stronger in sorted(PULLS) if pull is None else ():
-            if len(broken) > MOST_LOST and stronger > weights.about["pull"]:
+            if len(broken) > MAX_LOST_CHECKS and stronger > weights.about["pull"]:
                 weights = start.fit_on(numbers_nF, label_n, pull=stronger, about=about)
                 broken = self._lost(weights, start)
         return replace(weights, about={**weights.about, "broken checks": broken})

@@ -15,7 +15,7 @@ from runtime.cli import warn_once
 Text = str | tuple[str, ...]
 LONG = 64
 """Words, by white space, from which on a text is long; the sentences that judges are fitted on have fewer."""
-MOST_WORDS = 120
+MAX_OTHER_WORDS = 120
 """Words that the parsers surely take."""
 _END = re.compile(r".*[.!?][\"'”’)\]]*")
 
@@ -45,10 +45,10 @@ def where_they_differ(a: Text, b: Text) -> tuple[Text, Text]:
     rests = [_without(side, own_keys, Counter(shared)) for side, own_keys in zip(sides, keys, strict=True)]
     if not any(rests):
         return a, b
-    if max(map(len, rests)) > MOST_WORDS:
+    if max(map(len, rests)) > MAX_OTHER_WORDS:
         warn_once(
-            f"two texts differ over more than {MOST_WORDS} words: the judge compares neither roles in them "
-            "nor what comes after the first 400 words; give it sentences"
+            f"two texts differ over more than {MAX_OTHER_WORDS} words: the judge compares neither roles "
+            "in them nor what comes after the first 400 words; give it sentences"
         )
     first, second = (
         " ".join(rest) if isinstance(text, str) else tuple(rest)

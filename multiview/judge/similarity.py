@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # they import torch
 
 FOLDER = Path(__file__).parent / "similarity_weights"
 """The folder of the weights in the package."""
-KEPT = [place for place, name in enumerate(NUMBERS) if name != "topic"]
+USED_NUMBERS = [place for place, name in enumerate(NUMBERS) if name != "topic"]
 """The places of the judge's numbers that are read: the topic may be that of any encoder."""
 
 
@@ -34,7 +34,7 @@ class SimilarityWeights(Weights):
     """The weights of similarity; the labels that they are fitted to are graded, from 0 to 1."""
 
     names: ClassVar[tuple[str, ...]] = (
-        *(list(NUMBERS)[place] for place in KEPT),
+        *(list(NUMBERS)[place] for place in USED_NUMBERS),
         *("slots", "agents", "patients", "predicates", "meaning", "structure"),
     )
 
@@ -61,7 +61,7 @@ def similarity_numbers(
     parts = meaning_and_structure(source, list(places))
     cosines = [np.einsum("nd,nd->n", *part[place_n2.T], dtype=np.float64) for part in parts]
     slot_nL, slots_n = slot_cosines(both.pairs, source.words)
-    return np.column_stack([numbers_nF[:, KEPT], slots_n, slot_nL[:, :3], *cosines]), slot_nL
+    return np.column_stack([numbers_nF[:, USED_NUMBERS], slots_n, slot_nL[:, :3], *cosines]), slot_nL
 
 
 class ComparedPairs:

@@ -58,10 +58,10 @@ SLOTS: Mapping[str, float] = {
 """The slots of a sentence, each with its weight in the cosine of all."""
 STRENGTH = 5.0
 """Strength of the ridge, for a thousand pairs."""
-MOST_LEVELS = 20
-"""Levels of what a judge is about."""
+MAX_LEVELS = 20
+"""Deepest nesting of the JSON in ``about``."""
 FOLDS = 5
-LEAST_SLOPE = 0.1
+MIN_SLOPE = 0.1
 """Pairs that the judge in the package tells apart no better than chance would have the slope 0."""
 PULLS = (10_000.0, 3000.0, 1000.0, 300.0, 100.0, 30.0)
 """Strengths of the ridge towards the judge in the package that are tried, the strongest first."""
@@ -163,7 +163,7 @@ class Weights:
         share_n, own_W = np.ones(len(label_n)), np.array(self.weight)
         design_n2 = np.column_stack([share_n, design_nW @ own_W])
         level, slope = _newton(design_n2, label_n, share_n, np.ones(2), np.array([0.0, 1.0])).tolist()
-        slope = max(slope, LEAST_SLOPE)
+        slope = max(slope, MIN_SLOPE)
         level_W = level * (np.arange(len(own_W)) == 0)
         weight_W = centre_W = slope * own_W + level_W
         path = []
@@ -183,7 +183,7 @@ class Weights:
         path = output_file(path_of(path, "judge"))
         if not _is_plain(self.about):
             raise UserError(
-                f"{path}: what the judge is about is no JSON, or nested more than {MOST_LEVELS} times: keys "
+                f"{path}: what the judge is about is no JSON, or nested more than {MAX_LEVELS} times: keys "
                 "are text, values text, numbers, lists and mappings of these"
             )
         try:
@@ -256,7 +256,7 @@ def _is_plain(value: Any, levels: int = 0) -> bool:
         value, keys = [*value.values()], [*value]
         return all(isinstance(key, str) for key in keys) and _is_plain(value, levels)
     if isinstance(value, list | tuple):
-        return levels < MOST_LEVELS and all(_is_plain(part, levels + 1) for part in value)
+        return levels < MAX_LEVELS and all(_is_plain(part, levels + 1) for part in value)
     return isinstance(value, str | int | float | None)
 
 

@@ -89,7 +89,7 @@ def computed_vectors(loader: Loader, method: Method) -> Computed:
 
 @dataclass(frozen=True, eq=False)
 class ModelVectors:
-    """Computes the vectors of a multi-view encoder that ``readout`` says; None is its default."""
+    """Computes one kind of vectors of a multi-view encoder: raw, features or meaning; None: as ``encode``."""
 
     loader: Loader
     readout: str | None

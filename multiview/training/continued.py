@@ -31,7 +31,7 @@ from runtime.files import json_digest, read_array, write_array
 from runtime.folders import make_once
 from runtime.training_state import Row
 
-KEPT = Path("runs/vectors")
+VECTORS_FOLDER = Path("runs/vectors")
 """Folder of the start's vectors of a text, which are computed once."""
 
 
@@ -169,7 +169,7 @@ def _network(start: ViewStack, views: Sequence[str]) -> MultiViewNetwork:
 def _vectors(start: Model, sha256: str, trees: TreeCache) -> Float:
     """Return the start's vectors of a text, [sentences, K], for cosine; they are kept for other runs."""
     source = {"model": sha256, "trees": trees.identity["content_sha256"]}
-    folder = KEPT / f"start-{json_digest(source, 16)}"
+    folder = VECTORS_FOLDER / f"start-{json_digest(source, 16)}"
     path = folder / "vectors.npy"
 
     def write() -> None:

@@ -43,8 +43,8 @@ BATCH = 2048
 """Sentences encoded and added up at a time."""
 HELD_OUT = 4000
 """Sentences held out at most, in whole documents: half choose the strength, half are reported."""
-LEAST = 20
-"""Sentences of a block that is held out; where there is one alone it does both."""
+MIN_SENTENCES = 20
+"""Fewest sentences of a held-out block. One block alone both chooses the strength and is reported."""
 FITTED = -1
 """In place of the number of a held-out block: a sentence that is fitted to."""
 
@@ -197,7 +197,7 @@ def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> li
 
     A cache of too few documents to hold some out, or of none with two sentences, is a UserError.
     """
-    spans = Split.of(np.asarray(cache.documents()), HELD_OUT, LEAST).validation
+    spans = Split.of(np.asarray(cache.documents()), HELD_OUT, MIN_SENTENCES).validation
     if not spans:
         raise UserError(f"{cache.folder}: no documents to hold out; it needs some ten of like length")
     block_N = np.full(len(cache), FITTED)

@@ -66,7 +66,7 @@ class DistributedContext:
     """The group in which hosts exchange values without their GPUs; None is the default group."""
 
     @property
-    def first(self) -> bool:
+    def is_first(self) -> bool:
         """Whether this is the process that writes files and messages."""
         return self.rank == 0
 

@@ -21,9 +21,9 @@ from parsing.trees.drawings import constituency_svg, dependency_svg
 from parsing.trees.sentences import ParsedSentence, cached_sentences
 from runtime.files import read_json
 from runtime.training_loop import read_log
+from runtime.vectors import unit_rows
 from senteval_runner.evaluation_trees import EvaluationTrees, open_model
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.features import unit_rows
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, TableCell
 from senteval_runner.result_store import stored_results

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from corpora.senteval.structure import FILLINGS
 from runtime.statistics import area_under_curve
+from runtime.vectors import unit_rows
 from senteval_runner.protocol.correlation import Scores, average_precision, pearson, spearman
-from senteval_runner.protocol.features import Float, Int, unit_rows
+from senteval_runner.protocol.features import Float, Int
 from senteval_runner.protocol.statistics import grouped_mean, interval, resample
 
 TIE = 1e-6

@@ -5,14 +5,12 @@ classifiers train on it as it is, scikit-learn's without that column.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Float = NDArray[np.float32]
 Int = NDArray[np.integer]
-Number = TypeVar("Number", bound=np.floating[Any])
 
 
 def design(blocks: Sequence[Float]) -> Float:
@@ -24,10 +22,3 @@ def design(blocks: Sequence[Float]) -> Float:
 def pair_blocks(u: Float, v: Float) -> tuple[Float, Float]:
     """Return |u - v| and u ∗ v of u, v [n, d], the features of MRPC, SICK and STS-B."""
     return np.abs(u - v), u * v
-
-
-def unit_rows(vectors: NDArray[Number]) -> NDArray[Number]:
-    """Return the rows [n, d] scaled to length 1; zero rows stay zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit_vectors: NDArray[Number] = vectors / np.maximum(lengths, 1e-12)
-    return unit_vectors

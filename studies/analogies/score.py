@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from multiview.names.opened import SentenceVectors
 from runtime.errors import extra
 from runtime.files import sha256_file
+from runtime.vectors import unit_rows
 from senteval_runner.evaluation_trees import open_model
-from senteval_runner.protocol.features import unit_rows
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Column, Page, Score, Section, Table
 from studies.analogies.config import AnalogiesConfig

@@ -28,8 +28,8 @@ from multiview.names.opened import OpenedEncoder
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest
+from runtime.vectors import unit_rows
 from senteval_runner.evaluation_trees import open_model
-from senteval_runner.protocol.features import unit_rows
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Page, Section, Table, TableCell
 from senteval_runner.towers.transformer import Tower

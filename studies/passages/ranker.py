@@ -34,7 +34,7 @@ from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.progress import progress
 from runtime.training_state import Row
-from senteval_runner.protocol.features import unit_rows
+from runtime.vectors import unit_rows
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.training import TrainedTask, TuningConfig, combine, fit, in_batches, seeded_linear

@@ -10,7 +10,7 @@ import pytest
 
 from multiview.judge import NUMBERS, Judge
 from multiview.judge.facts import MAX_WORDS
-from multiview.judge.judge import MOST_LOST, Checks, read_numbers
+from multiview.judge.judge import MAX_LOST_CHECKS, Checks, read_numbers
 from multiview.judge.weights import PULLS
 from runtime.cli import warn_once
 
@@ -161,11 +161,11 @@ def test_a_stronger_pull_is_taken_where_checks_would_be_lost(judge: Judge) -> No
     own = start.fit_on(numbers, wrong)
     kept = checks.fit(start, numbers, wrong)
     known = checks.wrong(start)
-    assert len({*checks.wrong(own)} - {*known}) > MOST_LOST and own.about["pull"] < PULLS[0]
+    assert len({*checks.wrong(own)} - {*known}) > MAX_LOST_CHECKS and own.about["pull"] < PULLS[0]
     assert kept.about["pull"] > own.about["pull"]
-    assert len(kept.about["broken checks"]) <= MOST_LOST or kept.about["pull"] == PULLS[0]
+    assert len(kept.about["broken checks"]) <= MAX_LOST_CHECKS or kept.about["pull"] == PULLS[0]
     set_pull = checks.fit(start, numbers, wrong, pull=own.about["pull"])
-    assert set_pull.weight == own.weight and len(set_pull.about["broken checks"]) > MOST_LOST
+    assert set_pull.weight == own.weight and len(set_pull.about["broken checks"]) > MAX_LOST_CHECKS
 
 
 def test_judgements_are_compared_hashed_and_pickled(judge: Judge) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from corpora.inputs import read_table
 from multiview.judge import Judge
-from multiview.judge.certain import MOST
+from multiview.judge.certain import MAX_PROBABILITY
 from multiview.judge.judge import JUDGE_FOLDER, read_numbers
 from multiview.judge.typed import QUESTIONS, asked_alike, in_one_form
 from multiview.judge.weights import Weights
@@ -93,7 +93,9 @@ def test_a_single_thing_that_differs_settles_a_pair(a: str, b: str, reason: str)
     sure = replace(sure, weight=[50.0, *np.zeros(len(sure.weight) - 1)])  # one that takes all for the same
     for pair in ((a, b), (b, a)):
         judgement = Judge(sure)(*pair)
-        assert judgement.probability == pytest.approx(MOST) and Judge.load()(*pair).probability < 0.5
+        assert (
+            judgement.probability == pytest.approx(MAX_PROBABILITY) and Judge.load()(*pair).probability < 0.5
+        )
     assert str(Judge(sure)(a, b).reasons[0]).startswith(reason)
 
 

@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from multiview.judge import NUMBERS, Judge
 from multiview.judge.judge import JUDGE_FOLDER
-from multiview.judge.weights import LEAST_SLOPE, PULLS, Weights, _design
+from multiview.judge.weights import MIN_SLOPE, PULLS, Weights, _design
 
 
 def start() -> Weights:
@@ -40,7 +40,7 @@ def test_the_fit_is_that_of_an_optimiser_that_knows_nothing() -> None:
         return minimize(loss, centre, jac=gradient, method="L-BFGS-B", options=options).x
 
     level, slope = least(np.column_stack([np.ones(40), design @ own]), np.array([0.0, 1.0]), 1.0)
-    slope = max(slope, LEAST_SLOPE)
+    slope = max(slope, MIN_SLOPE)
     shift = np.eye(len(own))[0] * level
     expected = (least(design, slope * own + shift, pull) - shift) / slope
     np.testing.assert_allclose(first.fit_on(numbers, labels, pull=pull).weight, expected, atol=1e-3)
