@@ -151,7 +151,7 @@ class LoopConfig:
     """Options of the training loop: how many steps it takes, and how they are computed."""
 
     batch: Annotated[Count, Ge(3)] = 200
-    """Sentences of a segment, in order."""
+    """Sentences of a segment, in order; of pairs, twice the rows of a step."""
     segments: CountOrNone = 0
     """Segments a step, over processes; 0: one each."""
     micro_batch: CountOrNone = 0
