@@ -4,9 +4,12 @@ Legend of dimension suffixes: n sentences, B sentences of a batch, D size of an 
 structure's.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,12 +20,14 @@ from torch.nn.functional import normalize
 from multiview.encoders.batch_encoder import BatchEncoder, check_finite, encoder_of_views
 from multiview.encoders.meaning import normalize_rows
 from multiview.folder.reading import TextSource, Tokens
-from multiview.structure.poles import Opposites
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from runtime.device import torch_threads, with_torch_defaults
 from runtime.errors import UserError
 from runtime.process import loading
+
+if TYPE_CHECKING:
+    from multiview.structure.poles import Opposites
 
 STRUCTURE_SIZES = (128, 256, 512, 1024)
 """How many numbers a structure vector may have; a smaller one is the beginning of the largest."""
