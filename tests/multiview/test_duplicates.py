@@ -70,8 +70,8 @@ def test_texts_that_are_not_near_are_not_judged() -> None:
 def test_the_threshold_decides_and_few_texts_need_no_judge() -> None:
     line: Any = Line()
     line.pairs = lambda pairs: [SimpleNamespace(probability=0.8) for _ in pairs]
-    assert duplicates(["1", "2"], judge=line, encoder=line, threshold=0.8) == []
-    assert duplicates(["1", "2"], judge=line, encoder=line, threshold=0.7) == [[0, 1]]
+    assert duplicates(["1", "2"], judge=line, encoder=line, threshold=0.81) == []
+    assert duplicates(["1", "2"], judge=line, encoder=line, threshold=0.8) == [[0, 1]]
     assert duplicates([]) == duplicates(["a"]) == [] and duplicates(["a", "a"]) == [[0, 1]]
 
 

@@ -292,7 +292,7 @@ def test_features_have_one_scale_over_the_training_text(tiny: NewViewsConfig, na
     assert encoder.has_scale == (name == "laptop")
     expected, const_expected = raw.astype(np.float64), raw[:, 8:]
     if encoder.has_scale:
-        spans = sample_ranges(open_trainer(config).recipe.text.split.training, 60, 4)
+        spans = sample_ranges(open_trainer(config).program.text.split.training, 60, 4)
         rows = np.concatenate([np.arange(*span) for span in spans])
         assert 50 < len(rows) <= 60
         expected = FEATURE_LENGTH / 4 * (expected - expected[rows].mean(0)) / expected[rows].std(0)
