@@ -225,7 +225,7 @@ def test_the_first_process_says_for_all_which_weights_are_best(tmp_path: Path) -
 
     best = [1.0, 0.0, 0.0]
     second = SimpleNamespace(
-        first=False, sum_on_hosts=lambda values: [best.pop(0)] if len(values) == 1 else values
+        is_first=False, sum_on_hosts=lambda values: [best.pop(0)] if len(values) == 1 else values
     )
     schedule = Schedule(epochs=9, patience=2, select="score")
     loop = Run(Regression(), schedule, tmp_path, identity={}, processes=second)
