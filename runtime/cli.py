@@ -256,11 +256,14 @@ class Command:
         with rules:
             try:
                 with contextlib.redirect_stderr(io.StringIO()) as box:
-                    return parse(args=words)
+                    config = parse(args=words)
             except SystemExit as stop:
                 if not stop.code or not box.getvalue():  # --help, or a process that shows nothing
                     raise
                 raise UserError(_usage_error(words, parse)) from None
+            if box.getvalue():  # a warning
+                print(box.getvalue(), end="", file=sys.stderr)
+            return config
 
     def _refuse(self, message: str, code: int) -> int:
         with contextlib.suppress(OSError):  # the exit code says it too
@@ -282,7 +285,8 @@ def _printed(parse: Callable[..., Any], words: Sequence[str]) -> str:
 def _usage_error(words: Sequence[str], parse: Callable[..., Any]) -> str:
     """Say in one line what tyro says in a box; an option that there is not is named before all else."""
     options = re.findall(r"--[\w.-]+", _printed(parse, ["--help"]))
-    for option in (word.partition("=")[0] for word in words if word.startswith("--") and word != "--"):
+    named = itertools.takewhile(lambda word: word != "--", words)
+    for option in (word.partition("=")[0] for word in named if word.startswith("--")):
         if option.replace("_", "-") not in options:
             return f"{option}: no such option; {did_you_mean(option, options)}--help lists all"
     rows = itertools.takewhile(lambda row: "---" not in row, _printed(parse, words).splitlines()[2:])

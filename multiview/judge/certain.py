@@ -1,4 +1,4 @@
-"""What settles a pair whatever its numbers are: a rule, or that nothing else differs.
+"""Limits of probabilities, whatever the numbers of a pair are: by a rule, or since only one thing differs.
 
 Legend of dimension suffixes: n pairs.
 """
@@ -38,7 +38,7 @@ class Limits(NamedTuple):
     most_n: Floats
     """[n]; the same as ``least_n`` where a rule settles the pair."""
     differences: list[Sequence[Difference]]
-    """Those of each pair that are told from the texts."""
+    """The differences of each pair that its texts tell without their trees."""
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[Text, Text]], both: Comparison) -> Self:

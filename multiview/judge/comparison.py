@@ -1,4 +1,4 @@
-"""What the two sentences of pairs have in common and where they differ, found once, for many pairs at once.
+"""Compares the sentences of many pairs: finds once what both have in common and where they differ.
 
 From it the numbers of the pairs are counted (:mod:`multiview.judge.pair_numbers`), their reasons told
 (:mod:`multiview.judge.reasons`), and those found of which a rule is certain (:mod:`multiview.judge.certain`).

@@ -22,7 +22,7 @@ class Prefix:
     """The names with one prefix, and what makes their encoders."""
 
     words: str
-    """What these names look like, for errors and help."""
+    """The form of these names, as errors and help show it."""
     constructor: str
     """The function that returns the :class:`multiview.names.recipe.EncoderRecipe` of a name and a seed, as
     ``module:function``; it is imported when such a name is opened."""

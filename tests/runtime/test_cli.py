@@ -103,6 +103,7 @@ class Required(Options):
         ("a --epoch 3", "--epoch: no such option; did you mean --epochs? --help lists all"),
         ("--frobnicate 3", "--frobnicate: no such option; --help lists all"),
         ("a b", "Unrecognized options: b"),
+        ("--epochs abc -- --a", "--epochs abc: must be a whole number"),
         ("", "CORPUS: missing; --help explains it"),
     ],
 )
