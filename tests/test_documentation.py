@@ -172,7 +172,7 @@ DOCUMENTS = (
     "A cat sat on the mat.\nThe dog sleeps.\nIt dreams of cats.\n",
     "Prices fell on Monday.\nInvestors sold their shares.\nThe bank lost money.\n",
 )
-EXAMPLES = ("answers", "explain", "parsing-alone", "structure")
+EXAMPLES = ("answers", "parsing-alone", "structure")
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 

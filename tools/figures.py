@@ -38,7 +38,7 @@ from tools.budgets import ROOT
 FILE = ROOT / "docs/figures.tsv"
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("results", "models", "structure", "answers")),
+    *(f"docs/{name}.md" for name in ("results", "experiments", "models", "structure", "answers", "studies")),
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "multiview").glob("builtin/*/README.md")),
 )
 SETTINGS = {

@@ -57,10 +57,22 @@ def run(module: str, *words: str) -> None:
         assert cli_of(module)([*words]) == 0
 
 
+def test_a_view_joins_builtin(workplace: Path) -> None:
+    page = PAGE.replace("\\\n", " ")
+    parse, going_on = (
+        shlex.split(line) for line in re.findall(r"^    python -m (.*books-5k.*)$", page, re.MULTILINE)
+    )
+    run(*parse, "--limit", "40", "--workers", "1")
+    few = ("--device", "cpu", "--loop.batch", "6", "--loop.max-steps", "1", "--loop.validation", "6")
+    run(*going_on, *few)
+    views = json.loads((workplace / "runs/models/with-bow/config.json").read_text())["views"]
+    assert views[:4] == ["dep", "const", "seq", "bow"]
+
+
 def test_the_page_works_as_it_is_printed(workplace: Path, capsys) -> None:
     page = PAGE.replace("\\\n", " ")
     lines = [shlex.split(line) for line in re.findall(r"^    python -m (.*)$", page, re.MULTILINE)]
-    *lines, study = lines
+    *lines, _, _, study = lines
     assert [line[0] for line in lines] == ["multiview.train", "multiview.encode", "senteval_runner.run"]
     for module, *words in lines:
         words = [word.replace("bow-dep-", "bow-seq-") for word in words]
