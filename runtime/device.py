@@ -2,8 +2,8 @@
 
 On CPUs with AVX-512, float32 products go to oneDNN. torch's ``mm`` calls MKL, which uses only AVX2 on
 processors of other makers than Intel: 100 GFLOP/s per core, where oneDNN has 200 (measured at D = 100, 300,
-1200 and 16 rows or more). The code for CUDA ran on one H100, on 26 November
-2026 (docs/scaling.md).
+1200 and 16 rows or more). docs/scaling.md says on which GPU the
+code for CUDA ran.
 
 Shapes: n rows, k inner dimension, m columns.
 """

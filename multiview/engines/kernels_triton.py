@@ -1,7 +1,7 @@
 """The element-wise steps as Triton kernels: one launch per step and level.
 
-Ran on an H100 on 26 November 2026 (``pytest -m gpu``, commit 5da0e35f); names, the order of arguments and
-``attach`` changed since, which only Triton's interpreter ran.
+docs/scaling.md says on which GPU they ran; names, the order of arguments and ``attach`` changed since, which
+only Triton's interpreter ran.
 
 Names, arguments and shapes are those of ``kernels_numba``. A program handles one node
 and a block of columns; the attention needs whole rows. Each value has one writer and sums run over a node's

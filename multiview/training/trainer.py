@@ -3,8 +3,8 @@
 Each step depends only on the configuration, the cache and what a checkpoint holds (docs/promises.md).
 
 A GPU runs behind the program that feeds it, and to read a number waits for it. So the metrics of many steps
-are read at once, and the device itself refuses a gradient that is not finite. It ran on an H100 on 26
-November 2026 (docs/scaling.md).
+are read at once, and the device itself refuses a gradient that is not finite (docs/scaling.md
+says on which it ran).
 
 The weights of least loss on the validation set are kept; of graded pairs alone those whose cosines rank them
 best. Beside the loss stand accuracy@1, how often the objective finds a neighbour, and recall@1, how often the

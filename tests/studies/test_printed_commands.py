@@ -20,7 +20,7 @@ from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write
 from tests.studies.passages import passage_sets
 
 pytestmark = pytest.mark.repo
-STANDS_FOR = {"MODEL": "builtin", "all,SNLI": "CR,SICKEntailment"}
+STANDS_FOR = {"MODEL": "builtin", "all,SNLI": "CR,SICKEntailment", "5000": "100"}
 PAGES = [*sorted((ROOT / "docs/papers").glob("*.md")), ROOT / "docs/studies.md"]
 ENCODERS = (
     "all-MiniLM-L6-v2",
