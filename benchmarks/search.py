@@ -42,7 +42,7 @@ class SearchingConfig:
 
 def main(config: SearchingConfig) -> None:
     """Print recall, times and sizes."""
-    from multiview.search_index import SearchIndex
+    from multiview.libraries.search_index import SearchIndex
 
     vectors_ND = read_array(config.vectors, 2)
     real_ND, query_QD = vectors_ND[: -config.queries], np.array(vectors_ND[-config.queries :])

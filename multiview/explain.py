@@ -2,7 +2,7 @@
 
     python -m multiview.explain runs/models/builtin-laptop "A cat sat on the mat." "On a mat lay a cat."
 
-The model is a folder, or ``builtin``, with the view dep or const. :mod:`multiview.matches` says
+The model is a folder, or ``builtin``, with the view dep or const. :mod:`multiview.inference.matches` says
 how matches are chosen.
 """
 
@@ -11,7 +11,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from multiview.encode import ModelOptions
+from multiview.names.options import ModelOptions
 from runtime.cli import Command, Count, configuration
 
 

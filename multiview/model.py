@@ -27,7 +27,8 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.encoders.batch_encoder import Vectors, encoder_of_views, unit_vectors, view_positions
-from multiview.encoding import (
+from multiview.folder.reading import TextSource, Tokens
+from multiview.inference.encoding import (
     BATCH,
     MIN_SENTENCES_FOR_WORKERS,
     EncodeOptions,
@@ -36,7 +37,6 @@ from multiview.encoding import (
     encode_by_processes,
     encode_here,
 )
-from multiview.folder.reading import TextSource, Tokens
 from multiview.loaded import LoadedModel
 from multiview.structure.joining import structure_vectors
 from parsing.trees.batch import Batch
@@ -44,7 +44,7 @@ from runtime.device import products_in, torch_threads, with_torch_defaults
 from runtime.errors import UserError, check_count
 
 if TYPE_CHECKING:
-    from multiview.matches import Explanation
+    from multiview.inference.matches import Explanation
     from parsing.trees.cache import TreeCache
 
 
@@ -206,7 +206,7 @@ class MultiViewEncoder(LoadedModel):
         have. An unknown view, one without trees, and a sentence too long for the parsers are a UserError.
         """
         with loading():
-            from multiview.matches import explain_pair, nodes_of
+            from multiview.inference.matches import explain_pair, nodes_of
 
         top = check_count(top, "explain: top")
         views = None if view is None else [view]

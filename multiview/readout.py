@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge
 from tyro.conf import Positional, arg
 
-from multiview.encode import ModelOptions
+from multiview.names.options import ModelOptions
 from runtime.cli import Command, Count, Positive, Share, configuration
 from runtime.errors import UserError
 

@@ -30,7 +30,8 @@ from tyro.conf import Positional, arg
 from corpora.inputs import STANDARD_INPUT
 from corpora.ranking.queries import read_queries, report_lines
 from corpora.sentences import describe_value
-from multiview.encode import SentenceInput, VectorOptions, sentences_of
+from multiview.names.options import VectorOptions
+from multiview.names.sentence_input import SentenceInput, sentences_of
 from runtime import __version__
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError, check_count, printable
@@ -39,8 +40,8 @@ from runtime.folders import make_once
 
 if TYPE_CHECKING:
     from multiview.judge import Judge
+    from multiview.libraries.search_index import SearchIndex
     from multiview.names.opened import OpenedEncoder
-    from multiview.search_index import SearchIndex
 
 BLOCK_QUERIES = 256
 """Queries that are searched for at a time."""
@@ -177,7 +178,7 @@ class Collection:
         vectors_ND = read_array(path, 2)
         if len(corpus) < INDEXED_FROM or importlib.util.find_spec("faiss") is None:
             return cls(corpus, vectors_ND)
-        from multiview.search_index import SearchIndex
+        from multiview.libraries.search_index import SearchIndex
 
         return cls(corpus, vectors_ND, SearchIndex.load_or_build(vectors_ND, folder / "index", identity))
 

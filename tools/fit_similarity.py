@@ -26,8 +26,8 @@ from multiview.folder.reading import TextSource
 from multiview.judge.judge import read_numbers
 from multiview.judge.similarity import SimilarityWeights, similarity_numbers
 from multiview.judge.weights import Floats
+from multiview.libraries.arrays import unit_rows
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import unit_rows
 from runtime.files import json_digest
 from tools import data_folder
 from tools.judge_rows import read_sides

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.senteval.structure import Pair
-from multiview.pretrained import load_pretrained
+from multiview.libraries.pretrained import load_pretrained
 from senteval_runner.protocol.correlation import Scores, cosines
 
 MINILM = "all-MiniLM-L6-v2"

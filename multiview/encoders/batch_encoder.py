@@ -10,7 +10,7 @@ from torch import Tensor
 
 from multiview.encoders.meaning import Readout, Scale, normalize_rows
 from multiview.encoders.registry import ViewStack
-from multiview.pretrained import read_vectors
+from multiview.libraries.arrays import read_vectors
 from parsing.trees.batch import Batch
 from runtime.errors import UserError
 

@@ -59,7 +59,7 @@ def read_numbers(
         from multiview.judge.comparison import Comparison
         from multiview.judge.facts import facts_of_pairs
         from multiview.judge.pair_numbers import compute_numbers
-        from multiview.pretrained import check_vectors, unit_rows
+        from multiview.libraries.arrays import check_vectors, unit_rows
         from runtime.device import torch_threads
 
     pairs = [as_read(*pair) for pair in pairs]
@@ -337,7 +337,7 @@ def _read_labelled(
 @loading()
 def _source_for(encoder: Any, source: Any) -> TextSource:
     from multiview.folder.reading import TextSource
-    from multiview.pretrained import check_encoder
+    from multiview.libraries.arrays import check_encoder
 
     if encoder is not None:
         check_encoder(encoder, "judge")

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from multiview.judge.comparison import Comparison, Words
 from multiview.judge.facts import WordClass
 from multiview.judge.weights import Floats
-from multiview.pretrained import unit_rows
+from multiview.libraries.arrays import unit_rows
 from multiview.words.table import WordTable
 from parsing.trees.batch import concatenated_ranges
 from runtime.process import cached_property

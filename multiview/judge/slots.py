@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from multiview.judge.facts import Facts, PairFacts
 from multiview.judge.pair_numbers import Vectors
 from multiview.judge.weights import SLOTS, Floats
-from multiview.pretrained import unit_rows
+from multiview.libraries.arrays import unit_rows
 from multiview.structure.poles import known_opposites, signed_spellings
 from multiview.words.table import WordTable
 from parsing.trees.role_rules import ROLE

@@ -1,1 +1,1 @@
-"""Names of encoders and what they open: model folders, other libraries' models, bags, untrained networks."""
+"""What commands are given: names of encoders and what they open, options of vectors, and sentences."""

@@ -30,8 +30,8 @@ from corpora.characters import index_of_words, normalise_text
 from multiview.config import ContinueConfig, NewViewsConfig, recorded_config
 from multiview.encoders.meaning import sample_ranges
 from multiview.folder.files import Model, load_model, model_folder, model_record, model_sha256
+from multiview.libraries.arrays import Float
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import Float
 from multiview.words.table import SIF_A, WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.trees.cache import TreeCache

@@ -16,11 +16,11 @@ import numpy as np
 from corpora.inputs import input_hash, list_files
 from multiview.encoders.registry import view_class
 from multiview.folder.files import model_folder, model_record, model_sha256
+from multiview.libraries.pretrained import Encode, assemble, encode_texts, load_pretrained
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import Bag, RandomLSTM, load_start, lookup_of
 from multiview.names.grammar import Name, wrong_form
 from multiview.names.recipe import EncoderRecipe, recipe_of
-from multiview.pretrained import Encode, assemble, encode_texts, load_pretrained
 from multiview.words.sources import MODEL_SUFFIXES
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors

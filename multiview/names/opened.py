@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
+from multiview.libraries.arrays import Float
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import Name, parse_names
 from multiview.names.recipe import EncoderRecipe, Loader, TreesOf, recipe_of
 from multiview.names.vectors import Computed, SideBySide, StoredVectors, Vectors, computed_vectors
-from multiview.pretrained import Float
 from runtime.errors import UserError
 from runtime.files import json_digest
 from runtime.process import cached_property

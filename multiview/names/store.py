@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from multiview.pretrained import Float
+from multiview.libraries.arrays import Float
 from runtime.errors import UserError
 from runtime.files import lock_folder, read_array, read_record, write_array, write_record
 from runtime.process import shared_lock

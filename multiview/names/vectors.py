@@ -19,10 +19,10 @@ import torch
 from corpora.sentences import read_elements, read_sentences
 from multiview.encoders.meaning import Scale, normalize_rows, sample_ranges
 from multiview.folder.reading import SentenceReader
+from multiview.libraries.arrays import Float, check_vectors
 from multiview.model import MultiViewEncoder
 from multiview.names.recipe import Loader, Method
 from multiview.names.store import CHUNK, VectorStore, chunks, text_of
-from multiview.pretrained import Float, check_vectors
 from multiview.structure.joining import put_beside
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError

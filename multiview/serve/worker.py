@@ -66,8 +66,8 @@ class WorkerModels:
     @cached_property
     def index(self) -> Collection:
         """The sentences of ``--index`` with their vectors, encoded once and kept on disk."""
-        from multiview.encode import SentenceInput
         from multiview.names.opened import open_encoder
+        from multiview.names.sentence_input import SentenceInput
         from multiview.search import Collection
 
         if self.index_path is None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from corpora.sentences import read_sentences
 from multiview.encoders.batch_encoder import Vectors, unit_vectors
 from multiview.folder.reading import TextSource
-from multiview.pretrained import check_encoder, check_vectors
+from multiview.libraries.arrays import check_encoder, check_vectors
 from multiview.structure.joining import check_share, check_structure_size, put_beside
 from runtime.device import with_torch_defaults
 from runtime.errors import UserError

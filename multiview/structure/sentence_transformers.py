@@ -9,7 +9,7 @@ import torch
 from corpora.sentences import read_sentences
 from multiview.folder.files import save_model
 from multiview.folder.reading import TextSource
-from multiview.pretrained import report_in_one_line
+from multiview.libraries.arrays import report_in_one_line
 from multiview.structure.joining import check_share, check_structure_size, put_beside
 from runtime.cli import Share, config_from_json, config_to_json, configuration
 from runtime.errors import UserError, extra

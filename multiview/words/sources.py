@@ -32,7 +32,7 @@ from multiview.config import (
     NewViewsConfig,
     TableConfig,
 )
-from multiview.pretrained import encode_texts, encoder_folder, load_pretrained
+from multiview.libraries.pretrained import encode_texts, encoder_folder, load_pretrained
 from multiview.words.compact import FIXED_VECTORS, WEIGHTS, unpack
 from multiview.words.table import MEAN_WORDS, UNKNOWN_ROW, Vocabulary, WordTable, corpus_words, sif_weights
 from multiview.words.vectors import (

@@ -19,11 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from multiview.libraries.arrays import report_in_one_line
+from multiview.libraries.pretrained import load_pretrained, silence_libraries
 from multiview.names.opened import OpenedEncoder, Part
 from multiview.names.recipe import EncoderRecipe, Loader, Method, recipe_of
 from multiview.names.store import text_of
 from multiview.names.vectors import Computed, StoredVectors
-from multiview.pretrained import load_pretrained, report_in_one_line, silence_libraries
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_json

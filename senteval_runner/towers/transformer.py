@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from multiview.pretrained import assemble, load_pretrained
+from multiview.libraries.pretrained import assemble, load_pretrained
 from runtime.errors import UserError
 from senteval_runner.towers import Pooling
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
+from multiview.libraries.pretrained import silence_libraries
 from multiview.names.recipe import EncoderRecipe, recipe_of
-from multiview.pretrained import silence_libraries
 from runtime.errors import UserError
 
 TINY = "tiny"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multiview.encoding import EncodeOptions, EncodingJob, PartEncoder, encode_by_processes
+from multiview.inference.encoding import EncodeOptions, EncodingJob, PartEncoder, encode_by_processes
 from multiview.model import MultiViewEncoder
 from runtime.errors import UserError
 
@@ -36,7 +36,7 @@ def encoder() -> MultiViewEncoder:
 def test_processes_give_the_vectors_of_one(encoder: MultiViewEncoder, monkeypatch) -> None:
     started = []
     monkeypatch.setattr("multiview.model.MIN_SENTENCES_FOR_WORKERS", len(TEXTS))
-    monkeypatch.setattr("multiview.encoding.PART_SENTENCES", 3)
+    monkeypatch.setattr("multiview.inference.encoding.PART_SENTENCES", 3)
     monkeypatch.setattr(
         "multiview.model.encode_by_processes",
         lambda job, texts: started.append(job.kind) or encode_by_processes(job, texts),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multiview import explain
-from multiview.matches import best_matches, covers_of, nodes_of
+from multiview.inference.matches import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
 from runtime.errors import UserError
 from tests.multiview.engines.trees import random_batch, random_heads

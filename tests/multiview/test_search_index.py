@@ -10,7 +10,7 @@ from multiview import search
 from multiview.search import Collection, semantic_search
 
 pytest.importorskip("faiss")
-from multiview.search_index import SearchIndex
+from multiview.libraries.search_index import SearchIndex
 
 
 def clusters(count: int, dim: int = 32) -> np.ndarray:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.weightless import WIDTH
-from multiview.matches import nodes_of
+from multiview.inference.matches import nodes_of
 from multiview.model import MultiViewEncoder
 from multiview.words.table import Vocabulary, WordTable
 from tests.multiview.test_model import reseal

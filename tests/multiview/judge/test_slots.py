@@ -6,7 +6,7 @@ from multiview.folder.reading import TextSource
 from multiview.judge.facts import PairFacts, facts_of_pairs
 from multiview.judge.slots import SPELLING_SHARE, SPELLING_WIDTH, slot_cosines
 from multiview.judge.weights import SLOTS
-from multiview.pretrained import unit_rows
+from multiview.libraries.arrays import unit_rows
 from multiview.structure.poles import known_opposites, signed_spellings
 from parsing.trees.role_rules import ROLES
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from multiview.pretrained import unit_rows
+from multiview.libraries.arrays import unit_rows
 from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, TOO_LONG, Batch, Inventories
 from parsing.trees.drawings import display_name
 from parsing.trees.sentences import ParsedSentence, batch_sentences

@@ -1,0 +1,1 @@
+"""Other libraries: their sentence encoders, what those return, and the index of FAISS."""

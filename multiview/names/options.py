@@ -1,0 +1,99 @@
+"""The options by which commands choose a model, and what its vectors hold; importing them is quick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from multiview.names.grammar import Name, parse_names, split_parts
+from parsing.names import find_parser
+from runtime.cli import Share, configuration
+from runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from multiview.model import MultiViewEncoder
+    from multiview.names.opened import OpenedEncoder
+
+
+@configuration
+class ModelOptions:
+    """The options that say which model a command opens."""
+
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """Model folder, builtin, or any other name of an encoder that senteval_runner.run takes."""
+    dep_model: str = ""
+    """Dependency parser the model was trained with, unless it is the builtin one."""
+    const_model: str = ""
+    """Constituency parser the model was trained with, unless it is the builtin one."""
+    device: str = "auto"
+    """cpu, cuda, ...; auto takes a GPU if there is one."""
+    products: Literal["float32", "int8"] = "float32"
+    """How a CPU multiplies by the weights of the model and of its parsers; int8 is faster and rounds more."""
+
+    def parsed_names(self) -> list[Name]:
+        """Parse the name of the encoder; refuse names of encoders and parsers that mean nothing.
+
+        Nothing heavy is imported.
+        """
+        for kind, parser in self.parsers.items():
+            find_parser(kind, parser)
+        return parse_names(self.spec)
+
+    @property
+    def spec(self) -> str:
+        """The name of the encoder."""
+        return self.model
+
+    @property
+    def parsers(self) -> dict[str, str]:
+        """Names of the parsers that the options give, by annotation."""
+        names = {"dep": self.dep_model, "const": self.const_model}
+        return {kind: name for kind, name in names.items() if name}
+
+    def load(self) -> MultiViewEncoder:
+        """Load the model; refuse an encoder that reads no trees, and a part of a model."""
+        name, *others = self.parsed_names()
+        from multiview.names.recipe import Loader, recipe_of
+
+        recipe = recipe_of(name)
+        if others or recipe.reads != "trees":
+            raise UserError(f"model {self.model!r}: reads no trees; give one of multiview.train")
+        if name.views or name.readout or name.scale:
+            raise UserError(
+                f"model {self.model!r}: is read whole here; leave out ?views, ?readout and ?scale"
+            )
+        options: dict[str, Any] = {"parsers": self.parsers, "products": self.products}
+        model: MultiViewEncoder = Loader(recipe=recipe, device=self.device, **options).loaded
+        return model
+
+
+@configuration
+class VectorOptions(ModelOptions):
+    """The options that say which model a command opens, and what its vectors hold."""
+
+    structure: Share | None = None
+    """Share of who did what to whom in the cosine, 0 to 1; by default the model's."""
+    views: str = ""
+    """Only these views, separated by commas; all by default."""
+    expand: str | None = None
+    """Give a model the other words of a file of vectors as well."""
+
+    @property
+    def spec(self) -> str:
+        """The name of the encoder with these views, this share and these words."""
+        options = f"?views={self.views}" if self.views else ""
+        if self.expand:
+            options += f"?expand={self.expand}"
+        if self.structure is not None:
+            options += f"?structure={abs(self.structure):f}"
+        return "+".join(part + options for part in split_parts(self.model))
+
+    def encoder(self, names: Sequence[Name]) -> OpenedEncoder:
+        """Open the encoder of :meth:`parsed_names`; one with ``?scale=CACHE`` gives its features."""
+        from multiview.names.opened import open_encoder
+
+        names = [replace(name, readout="features") if name.scale_trees else name for name in names]
+        return open_encoder(names, device=self.device, parsers=self.parsers, products=self.products)
