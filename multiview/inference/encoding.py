@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.encoders.batch_encoder import BatchEncoder, check_finite, encoder_of_views, view_positions
+from multiview.encoders.batch_encoder import BatchEncoder, check_finite, encoder_of_views
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack
 from multiview.folder.reading import SentenceReader, Tokens
@@ -90,91 +90,72 @@ class EncodeOptions:
         return cls(**{name: value for name, value in arguments.items() if name in names})
 
 
-class Encoder(Protocol):
-    """The part of a :class:`multiview.model.MultiViewEncoder` that encoding uses."""
+@dataclass(frozen=True)
+class EncodingJob:
+    """What is made of sentences, and by which network and parsers; it can be pickled."""
 
     name: str
-    structure: float
-    structure_size: int
+    """The model's name, for errors."""
+    network: ViewStack
     reader: SentenceReader
-
-    @property
-    def network(self) -> ViewStack:
-        """The views and their words."""
-
-    @property
-    def views(self) -> list[str]:
-        """Names of the views, in the order of their vectors."""
-
-    @property
-    def readout(self) -> Readout | None:
-        """The map to one vector made for cosine, if one was fitted."""
-
-    @property
-    def has_scale(self) -> bool:
-        """Whether features have a scale of their own."""
+    kind: VectorKind
+    positions: Sequence[int]
+    """The positions of the views among the network's."""
+    options: EncodeOptions
+    structure: float = 0.0
+    """λ, of meanings alone."""
+    structure_size: int = 1024
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
+        return torch.device(self.reader.device)
+
+    def batch_encoder(self) -> BatchEncoder:
+        """Return the encoder of this kind of vectors, of which ``truncate_dim`` keeps the first numbers."""
+        network, dim = self.network, self.options.truncate_dim
+        transform: Readout | Scale | None = network.readout if self.kind == "meaning" else None
+        if self.kind == "features" and network.scale is not None:
+            transform = network.scale_of(self.positions)
+        batch_encoder = encoder_of_views(network, self.positions, transform, dim)
+        if self.kind != "meaning" or not self.structure:
+            return batch_encoder
+        if dim is not None:
+            size = f"{self.structure_size:,} numbers of structure stay"
+            warn_once(f"truncate_dim={dim} cuts the meaning; {size}")
+        structure_encoder = encoder_of_structure(network.words, self.structure_size)
+        return joined_encoder(batch_encoder, structure_encoder, self.structure)
+
+    @with_torch_defaults()
+    def encode(self, texts: Sequence[str | Tokens] | None) -> Tensor:
+        """Compute in this process the vectors [n, width] of sentences, or of a whole cache, in order."""
+        batch_encoder, options, device = self.batch_encoder(), self.options, self.device
+        total = len(texts if texts is not None else options.trees or ())
+        vectors = torch.zeros(total, batch_encoder.width, device=device, dtype=torch.float32)
+        dim = self.network.config.dim
+        threads = chosen_threads(options.batch_size, dim, device) if total >= FEW_SENTENCES else 1
+        batches = self.reader.batches(texts, batch_encoder.requires, options.trees, options.batch_size)
+        progress_bar = progress(total=total, description="encode", show=options.show_progress_bar)
+        # The first sentence imports a tokenizer, parsers and compiled loops.
+        collector = pause_collector() if total < FEW_SENTENCES else contextlib.nullcontext()
+        # Parsing takes one thread: it has no large products.
+        in_products = products_in(self.reader.products)
+        with torch.inference_mode(), torch_threads(1), in_products, progress_bar as bar, collector:
+            for rows, batch in batches:
+                with torch_threads(threads):
+                    vectors_BD = batch_encoder.encode(batch)
+                check_finite(vectors_BD, batch, rows, self.name)
+                vectors[torch.from_numpy(rows).to(device)] = vectors_BD
+                bar.update(len(rows))
+        return vectors
 
 
-def batch_encoder_of(
-    encoder: Encoder, kind: VectorKind, views: Sequence[str] | str | None, dim: int | None
-) -> BatchEncoder:
-    """Return the encoder of one kind of vectors; with ``dim`` only the first numbers are kept."""
-    network, positions = encoder.network, view_positions(encoder.views, views)
-    transform: Readout | Scale | None = encoder.readout if kind == "meaning" else None
-    if kind == "features" and encoder.has_scale:
-        transform = network.scale_of(positions)
-    batch_encoder = encoder_of_views(network, positions, transform, dim)
-    if kind != "meaning" or not encoder.structure:
-        return batch_encoder
-    if dim is not None:
-        size = f"{encoder.structure_size:,} numbers of structure stay"
-        warn_once(f"truncate_dim={dim} cuts the meaning; {size}")
-    structure_encoder = encoder_of_structure(network.words, encoder.structure_size)
-    return joined_encoder(batch_encoder, structure_encoder, encoder.structure)
-
-
-@with_torch_defaults()
-def encode_here(
-    encoder: Encoder,
-    kind: VectorKind,
-    views: Sequence[str] | str | None,
-    texts: Sequence[str | Tokens] | None,
-    options: EncodeOptions,
-) -> Tensor:
-    """Compute in this process the vectors [n, width] of sentences, or of a whole cache, in order."""
-    batch_encoder, trees = batch_encoder_of(encoder, kind, views, options.truncate_dim), options.trees
-    total = len(texts if texts is not None else trees or ())
-    vectors = torch.zeros(total, batch_encoder.width, device=encoder.device, dtype=torch.float32)
-    dim = encoder.network.config.dim
-    threads = chosen_threads(options.batch_size, dim, encoder.device) if total >= FEW_SENTENCES else 1
-    batches = encoder.reader.batches(texts, batch_encoder.requires, trees, options.batch_size)
-    progress_bar = progress(total=total, description="encode", show=options.show_progress_bar)
-    # The first sentence imports a tokenizer, parsers and compiled loops.
-    collector = pause_collector() if total < FEW_SENTENCES else contextlib.nullcontext()
-    # Parsing takes one thread: it has no large products.
-    in_products = products_in(encoder.reader.products)
-    with torch.inference_mode(), torch_threads(1), in_products, progress_bar as bar, collector:
-        for rows, batch in batches:
-            with torch_threads(threads):
-                vectors_BD = batch_encoder.encode(batch)
-            check_finite(vectors_BD, batch, rows, encoder.name)
-            vectors[torch.from_numpy(rows).to(encoder.device)] = vectors_BD
-            bar.update(len(rows))
-    return vectors
-
-
-@dataclass(frozen=True)
-class EncodingJob:
-    """The work that all processes do to their sentences."""
-
-    encoder: Encoder
-    kind: VectorKind
-    views: Sequence[str] | None
-    options: EncodeOptions
+def vectors_of(job: EncodingJob, texts: Sequence[str | Tokens] | None) -> Tensor:
+    """Return the vectors [n, width] of sentences, or of a whole cache; several processes may share many."""
+    is_long = texts is not None and len(texts) >= MIN_SENTENCES_FOR_WORKERS
+    if job.options.workers > 1 and is_long and texts is not None and job.device.type == "cpu":
+        return torch.from_numpy(encode_by_processes(job, texts))
+    return job.encode(texts)
 
 
 class PartEncoder:
@@ -189,10 +170,7 @@ class PartEncoder:
 
     def encode(self, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
         """Return the vectors of sentences, float32 [n, D]."""
-        job = self.job
-        vectors: NDArray[np.float32] = encode_here(
-            job.encoder, job.kind, job.views, texts, job.options
-        ).numpy()
+        vectors: NDArray[np.float32] = self.job.encode(texts).numpy()
         return vectors
 
 

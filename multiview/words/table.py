@@ -256,6 +256,11 @@ class WordTable(nn.Module):
             values_UE[torch.from_numpy(is_added).to(table.device)] = expansion_UE
         return values_UE
 
+    def vectors_of(self, types: Sequence[str]) -> Tensor:
+        """Return the vectors of words, of all tables side by side, [n, (tables or 1) x E]."""
+        rows = self.vocabulary.lookup(types)
+        return torch.cat([self.rows(view, rows) for view in range(max(len(self.tables), 1))], dim=1).float()
+
     def fixed_rows(self, table_rows: NDArray[np.integer]) -> Float:
         """Return the fixed vectors float32 [U, E] of rows [U], in the host's memory."""
         assert self.fixed_vectors is not None

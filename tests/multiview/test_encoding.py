@@ -35,10 +35,10 @@ def encoder() -> MultiViewEncoder:
 @pytest.mark.process
 def test_processes_give_the_vectors_of_one(encoder: MultiViewEncoder, monkeypatch) -> None:
     started = []
-    monkeypatch.setattr("multiview.model.MIN_SENTENCES_FOR_WORKERS", len(TEXTS))
+    monkeypatch.setattr("multiview.inference.encoding.MIN_SENTENCES_FOR_WORKERS", len(TEXTS))
     monkeypatch.setattr("multiview.inference.encoding.PART_SENTENCES", 3)
     monkeypatch.setattr(
-        "multiview.model.encode_by_processes",
+        "multiview.inference.encoding.encode_by_processes",
         lambda job, texts: started.append(job.kind) or encode_by_processes(job, texts),
     )
     calls = {"meaning": encoder.encode, "features": encoder.features, "views": encoder.view_vectors}
@@ -51,7 +51,7 @@ def test_processes_give_the_vectors_of_one(encoder: MultiViewEncoder, monkeypatc
 
 @pytest.mark.process
 def test_a_worker_that_dies_is_one_line(encoder: MultiViewEncoder) -> None:
-    job = EncodingJob(encoder, "meaning", None, EncodeOptions(workers=2))
+    job = EncodingJob(encoder.name, encoder.network, encoder.reader, "meaning", [0], EncodeOptions(workers=2))
     with pytest.raises(UserError, match=r"^encode: one of 2 workers died; take fewer workers"):
         encode_by_processes(job, TEXTS, Dying)
 

@@ -19,6 +19,7 @@ from multiview import encode, explain, search
 from multiview.encoders.meaning import Scale
 from multiview.folder.files import load_model, model_folder
 from multiview.model import MultiViewEncoder
+from multiview.names import sentence_input
 from multiview.names.recipe import recipe_of
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
@@ -205,7 +206,7 @@ def test_many_sentences_are_encoded_in_pieces(
     Path("in.txt").write_text("\n".join(LINES * 2), encoding="utf-8")
     path = str(toy_trees) if source == "trees" else source
     assert encode.cli([str(folder), path, "--output", "once.npy"]) == 0
-    for module in (large_arrays, encode):
+    for module in (large_arrays, sentence_input):
         monkeypatch.setattr(module, "PIECE", 2)
     real, calls = MultiViewEncoder.encode, list[int]()
 
