@@ -12,10 +12,10 @@ def time_in_turns(
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name, call in calls.items():
-            start = clock()
+            began = clock()
             call()
             if turn:
-                seconds[name].append(clock() - start)
+                seconds[name].append(clock() - began)
     return seconds
 
 

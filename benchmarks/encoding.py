@@ -118,8 +118,8 @@ def main(config: EncodingConfig) -> None:
     starts = {name: iter(range(0, len(sentences), SENTENCES)) for name in models}
 
     def encode(name: str) -> None:
-        start = next(starts[name])
-        models[name].encode(sentences[start : start + SENTENCES], show_progress_bar=False)
+        first = next(starts[name])
+        models[name].encode(sentences[first : first + SENTENCES], show_progress_bar=False)
 
     calls = {name: partial(encode, name) for name in models}
     seconds_by_name = time_in_turns(calls, config.rounds, time.process_time)

@@ -60,8 +60,8 @@ def found_neighbours(model: str, trees: TreeCache) -> tuple[NDArray[np.float64],
     document = np.searchsorted(trees.documents(), number, side="right") - 1
     is_usable = np.asarray(trees.flags()) & UNUSABLE_FLAGS == 0
     hits, documents = [], []
-    for start in range(0, len(trees), BLOCK_SENTENCES):
-        block = slice(start, start + BLOCK_SENTENCES)
+    for first in range(0, len(trees), BLOCK_SENTENCES):
+        block = slice(first, first + BLOCK_SENTENCES)
         targets = neighbour_targets(Positions(number[block], document[block], is_usable[block]), "document")
         if len(targets.anchor):
             score_AB = meaning_ND[block][targets.anchor] @ meaning_ND[block].T

@@ -61,18 +61,18 @@ def main(config: SearchingConfig) -> None:
         write_rows(path, {}, max(config.rows, PIECE + 1), rows_of)
         row_ND = read_array(path, 2)
         seconds = {}
-        start = time.process_time()
+        began = time.process_time()
         index = SearchIndex.load_or_build(row_ND, Path(folder) / "index", {})
-        seconds["index"] = time.process_time() - start
+        seconds["index"] = time.process_time() - began
         size = sum(file.stat().st_size for file in (Path(folder) / "index").iterdir())
         memory = peak_memory()
         collection = Collection(None, row_ND, index)  # type: ignore[arg-type]
-        start = time.process_time()
+        began = time.process_time()
         found = collection.search(query_QD, top_k=TOP)
-        seconds["a query"] = (time.process_time() - start) / len(query_QD)
-        start = time.process_time()
+        seconds["a query"] = (time.process_time() - began) / len(query_QD)
+        began = time.process_time()
         semantic_search(query_QD[:1], row_ND, top_k=TOP)
-        seconds["a query of all rows"] = time.process_time() - start
+        seconds["a query of all rows"] = time.process_time() - began
         exact = semantic_search(query_QD, row_ND, top_k=TOP)
     recall = np.mean([
         len({hit.corpus_id for hit in a} & {hit.corpus_id for hit in b}) / TOP

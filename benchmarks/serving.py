@@ -86,9 +86,9 @@ def timed(server: Server, result: Result, count: int) -> Iterator[None]:
     """Add to a result the milliseconds that each of ``count`` units took, by process and by the clock."""
     pids = {"server": [server.process.pid], "workers": server.workers()}
     before = {name: processor_seconds(each) for name, each in pids.items()}
-    clients, start = time.process_time(), time.perf_counter()
+    clients, began = time.process_time(), time.perf_counter()
     yield
-    result["clock_ms"] = round(1000 * (time.perf_counter() - start) / count, 2)
+    result["clock_ms"] = round(1000 * (time.perf_counter() - began) / count, 2)
     result["clients_ms"] = round(1000 * (time.process_time() - clients) / count, 2)
     for name, each in pids.items():
         result[f"{name}_ms"] = round(1000 * (processor_seconds(each) - before[name]) / count, 2)
@@ -99,9 +99,9 @@ def latency(server: Server) -> Result:
     clients, result, seconds = Clients(server), Result(), list[float]()
     with timed(server, result, 300):
         for number in range(300):
-            start = time.perf_counter()
+            began = time.perf_counter()
             clients.status([sentence(number)])
-            seconds.append(1000 * (time.perf_counter() - start))
+            seconds.append(1000 * (time.perf_counter() - began))
     p50, p99 = np.percentile(seconds, (50, 99))
     return {"p50_ms": round(float(p50), 1), "p99_ms": round(float(p99), 1), **result}
 
@@ -122,10 +122,10 @@ def throughput(server: Server, count: int) -> Result:
 
 def burst(server: Server) -> Result:
     """Ask at once, each client by a connection of its own; beyond the queue the answer is 429."""
-    clients, start = Clients(server), time.perf_counter()
+    clients, began = Clients(server), time.perf_counter()
     with ThreadPoolExecutor(BURST) as pool:
         statuses = Counter(pool.map(lambda number: clients.status([sentence(number)]), range(BURST)))
-    return {"statuses": dict(sorted(statuses.items())), "seconds": round(time.perf_counter() - start, 1)}
+    return {"statuses": dict(sorted(statuses.items())), "seconds": round(time.perf_counter() - began, 1)}
 
 
 def hang_up(server: Server) -> Result:
@@ -136,10 +136,10 @@ def hang_up(server: Server) -> Result:
         with socket.create_connection((host, int(port))) as connection:
             head = f"POST /v1/embeddings HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
             connection.sendall(head.encode() + body)
-    start = time.perf_counter()
+    began = time.perf_counter()
     return {
         "next": Clients(server).status([sentence(0)]),
-        "after_s": round(time.perf_counter() - start, 2),
+        "after_s": round(time.perf_counter() - began, 2),
     }
 
 

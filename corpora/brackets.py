@@ -69,15 +69,15 @@ def read_tree(text: str, *, where: str = "tree") -> Sentence:
             raise refusal
         if closing_bracket:
             children.pop()
-            label, start = open_phrases.pop()
+            label, first = open_phrases.pop()
             if not label.startswith("-"):  # NP-SBJ-1=2 is NP; -LRB- stays
                 label = re.split(r"[-=|]", label, maxsplit=1)[0]
             if label and CHAIN_JOINER in f":{label}:":
                 raise UserError(
                     f"{where}: a label {label[:40]!r}, but {CHAIN_JOINER} joins labels; rename it"
                 )
-            if start < len(words) and (open_phrases or label not in _WRAPPERS):
-                nodes.append((start, len(words), label))
+            if first < len(words) and (open_phrases or label not in _WRAPPERS):
+                nodes.append((first, len(words), label))
         elif not word:
             open_phrases.append((label, len(words)))
             children.append(0)
@@ -89,11 +89,11 @@ def read_tree(text: str, *, where: str = "tree") -> Sentence:
     if open_phrases or not words:
         raise refusal
     chains: dict[tuple[int, int], list[str]] = {}
-    for start, end, label in reversed(nodes):
-        chains.setdefault((start, end), []).append(label)
+    for first, end, label in reversed(nodes):
+        chains.setdefault((first, end), []).append(label)
     chains.setdefault((0, len(words)), [""])
     preorder = sorted(chains, key=lambda span: (span[0], -span[1]))
-    spans = tuple((start, end, CHAIN_JOINER.join(chains[start, end])) for start, end in preorder)
+    spans = tuple((first, end, CHAIN_JOINER.join(chains[first, end])) for first, end in preorder)
     return Sentence(tuple(words), tags=tuple(tags), spans=spans)
 
 
@@ -101,10 +101,10 @@ def write_tree(sentence: Sentence) -> str:
     """Return one line of brackets with tags; words are as :func:`bracket_form` writes them."""
     labels_at: defaultdict[int, list[str]] = defaultdict(list)  # by the first word
     ends_at: Counter[int] = Counter()
-    for start, end, chain in sentence.spans or ():
-        is_wrapper = not chain and end - start == len(sentence.tokens)
+    for first, end, chain in sentence.spans or ():
+        is_wrapper = not chain and end - first == len(sentence.tokens)
         labels = [] if is_wrapper else chain.split(CHAIN_JOINER)
-        labels_at[start] += labels
+        labels_at[first] += labels
         ends_at[end] += len(labels)
     pieces = []
     for position, (word, tag) in enumerate(zip(sentence.tokens, sentence.tags or (), strict=True)):

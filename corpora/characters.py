@@ -66,9 +66,9 @@ def original_words(text: str, words: Iterable[str]) -> list[str]:
     end = 0
     for word in words:
         decomposed_word = normalize("NFD", word)
-        start = decomposed_text.index(decomposed_word, end)
-        end = start + len(decomposed_word)
-        written_words.append(text[written_positions[start] : written_positions[end - 1] + 1])
+        first = decomposed_text.index(decomposed_word, end)
+        end = first + len(decomposed_word)
+        written_words.append(text[written_positions[first] : written_positions[end - 1] + 1])
     return written_words
 
 

@@ -248,8 +248,8 @@ def read_lines(
     """Yield the lines of a file (:func:`open_text`); a file whose lines end in CR alone is refused."""
     limit = len(BOM_UTF8) + max_bytes + len(b"\r\n")
     with open_text(path, stream=stream, meter=meter) as text:
-        start = text.peek()
-        if b"\r" in start[:-1] and b"\n" not in start:
+        beginning = text.peek()
+        if b"\r" in beginning[:-1] and b"\n" not in beginning:
             raise UserError(f"{path}: its lines end in CR alone; convert it (tr '\\r' '\\n')")
         number = 0
         while raw := text.readline(limit):

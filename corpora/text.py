@@ -100,7 +100,7 @@ class Tokenizer:
         words: list[str] = []
         for number, part in enumerate(_LONG_RUN.split(text)):
             if number % 2:  # a long run, the separator that the pattern captures
-                words += [part[start : start + MAX_RUN] for start in range(0, len(part), MAX_RUN)]
+                words += [part[first : first + MAX_RUN] for first in range(0, len(part), MAX_RUN)]
             else:
                 words += [token.text for token in self._spacy().tokenizer(part) if not token.is_space]
         return words

@@ -66,9 +66,9 @@ def main(config: EncodeConfig) -> int:
         trees = TreeCache.open(config.trees)
     options = config_to_json(config)
     identity = {"text": sentences.sha256, "encoder": encoder.key, "version": __version__, "options": options}
-    start = time.perf_counter()
+    began = time.perf_counter()
     count = sentences.write_vectors(vector_file, encoder, identity, trees=trees, normalize=config.normalize)
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - began
     write_json(options_file, options)
     rows, dim = np.load(vector_file, mmap_mode="r").shape
     print(f"vectors  {output}: {rows} x {dim} float32")

@@ -254,10 +254,10 @@ def calibrate(trainer: Trainer) -> tuple[float, int]:
     jobs = list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))
     with torch_threads(trainer.threads), progress(total=len(jobs), description="calibration") as bar:
         for number, step in enumerate(trainer.steps.stream(jobs), start=1):
-            start = time.perf_counter()
+            began = time.perf_counter()
             # Read, since the rate is that of work done, not of work queued.
             read_metrics([trainer.step(trainer.position, step)], number, "--name")
-            seconds.append(time.perf_counter() - start)
+            seconds.append(time.perf_counter() - began)
             sentences.append(step.sentences)
             bar.update(1)
             if len(seconds) > 1 and sum(seconds) > CALIBRATION_S:

@@ -30,14 +30,14 @@ def main(config: WarmUpConfig) -> None:
     from multiview.judge import Judge
     from multiview.model import MultiViewEncoder
 
-    start = time.monotonic()
+    began = time.monotonic()
     encoder = MultiViewEncoder.load(BUILTIN, "cpu")
     encoder.encode(SENTENCES, show_progress_bar=False)
     Judge.load(source=encoder)(SENTENCES[0], SENTENCES[1])
     if config.training:
         batch = encoder.reader.parse([tuple(words) for words in SENTENCES], encoder.requires_of())
         encoder.vectors(batch).sum().backward()
-    print(f"compiled code for this processor is in place ({time.monotonic() - start:.0f} s)")
+    print(f"compiled code for this processor is in place ({time.monotonic() - began:.0f} s)")
 
 
 cli = Command(

@@ -44,8 +44,8 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
     batches = []
     start_time = time.perf_counter()
     with progress(total=len(sample.sentences), description="sample") as bar:
-        for start in range(0, len(sample.sentences), SAMPLE_PART):
-            batches.append(worker.parse(sample.sentences[start : start + SAMPLE_PART]).trees)
+        for first in range(0, len(sample.sentences), SAMPLE_PART):
+            batches.append(worker.parse(sample.sentences[first : first + SAMPLE_PART]).trees)
             bar.update(len(batches[-1]))
     batch = join_batches(batches)
     per_second = len(batch) / (time.perf_counter() - start_time)

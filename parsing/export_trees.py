@@ -113,8 +113,8 @@ def cached_documents(cache: TreeCache) -> Iterator[Document]:
     from parsing.trees.sentences import cached_sentences
 
     starts = cache.documents().tolist()
-    for name, start, stop in zip(cache.document_ids(), starts[:-1], starts[1:], strict=True):
-        yield from split_document(name, (s.annotation() for s in cached_sentences(cache, start, stop)))
+    for name, first, stop in zip(cache.document_ids(), starts[:-1], starts[1:], strict=True):
+        yield from split_document(name, (s.annotation() for s in cached_sentences(cache, first, stop)))
 
 
 DESCRIPTION = "Write the trees of a cache as CoNLL-U and brackets."

@@ -120,9 +120,9 @@ def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
 def _checked_brackets(path: Path) -> Iterator[Sentence]:
     """Yield the trees of a file; one with a phrase that a cache would lose is a UserError."""
     for row, tree in enumerate(read_brackets(path), start=1):
-        for index, (start, end, label) in enumerate(tree.spans or ()):
-            if index and not label and end == start + 1:
-                word = tree.tokens[start][:40]
+        for index, (first, end, label) in enumerate(tree.spans or ()):
+            if index and not label and end == first + 1:
+                word = tree.tokens[first][:40]
                 fault = f"a phrase without a label over the one word {word!r}, which a cache cannot hold"
                 raise UserError(f"{path}: sentence {row}: {fault}; give it one")
             if label == DUMMY_NAME:

@@ -54,9 +54,9 @@ def main(config: ScoreConfig) -> None:
     gold = read_gold(kind, config.treebank)
     torch.set_num_threads(1)  # as a worker of parsing.run
     parser = load_parser(kind, config.model, config.device)
-    start = time.perf_counter()
+    began = time.perf_counter()
     figures = score_parser(kind, parser, gold)
-    rate = len(gold) / (time.perf_counter() - start)
+    rate = len(gold) / (time.perf_counter() - began)
     print(f"{config.model} on {len(gold):,} sentences ({rate:,.0f} a second): {UNITS[kind]}")
     print("  ".join(f"{name} {value:.2f}" for name, value in figures.items()))
     if "device" in parser.identity:

@@ -41,10 +41,10 @@ def main(config: ShowConfig) -> None:
         return
     from parsing.trees.sentences import cached_sentences
 
-    start, stop = config.sentence, min(config.sentence + config.count, len(cache))
-    if start >= stop:
-        raise UserError(f"{config.cache}: no sentence {start}; it has 0 to {len(cache) - 1}")
-    for number, sentence in enumerate(cached_sentences(cache, start, stop), start):
+    first, stop = config.sentence, min(config.sentence + config.count, len(cache))
+    if first >= stop:
+        raise UserError(f"{config.cache}: no sentence {first}; it has 0 to {len(cache) - 1}")
+    for number, sentence in enumerate(cached_sentences(cache, first, stop), first):
         flags = f" [{', '.join(sentence.flag_names)}]" if sentence.flags else ""
         print(f"# sentence {number}{flags}\n{sentence}\n")
 

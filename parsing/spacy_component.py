@@ -162,8 +162,8 @@ def _constituents(doc: Doc, positions: Positions, sentences: list[ParsedSentence
     starts, ends, names = zip(*rows, strict=True)
     distinct_names, ids = np.unique(names, return_inverse=True)
     first_row = np.full(len(doc), -1)  # by the first token
-    for row, start in reversed(list(enumerate(starts))):
-        first_row[start] = row
+    for row, token in reversed(list(enumerate(starts))):
+        first_row[token] = row
     chains = [tuple(name.split(CHAIN_JOINER)) if name else () for name in distinct_names.tolist()]
     return ConstituentData(np.array(starts), np.array(ends), ids, first_row, chains)
 
@@ -195,17 +195,17 @@ def noun_chunks(part: Doc | Span) -> Iterator[tuple[int, int, int]]:
         is_inner = _is_within_chunk(noun) or noun.dep_ in ("expl", "fixed")
         if is_inner or noun.pos_ not in ("NOUN", "PRON", "PROPN"):
             continue
-        start, end = noun.i, noun.i + 1
+        first, end = noun.i, noun.i + 1
         for child in reversed(list(noun.lefts)):
             if _is_within_chunk(child):
-                start = child.left_edge.i
+                first = child.left_edge.i
             elif child.dep_ != "punct":
                 break
         for child in noun.rights:
             if child.dep_ not in ("flat", "goeswith"):
                 break
             end = child.right_edge.i + 1
-        yield start, end, label
+        yield first, end, label
 
 
 def _is_within_chunk(token: Token) -> bool:

@@ -321,7 +321,7 @@ class Products:
     def _blocks(self, a: Tensor, out: Tensor) -> Iterator[slice]:
         """Cut rows into ranges of a size at which oneDNN's results stay in cache until they are copied."""
         step = max(BLOCK_BYTES // (out.shape[1] * out.element_size()), 256) if self.onednn else max(len(a), 1)
-        return (slice(start, start + step) for start in range(0, len(a), step))
+        return (slice(first, first + step) for first in range(0, len(a), step))
 
     def product(self, a: Tensor, b: Tensor) -> Tensor:
         """Return ``a @ b`` of any sizes, by oneDNN, else by torch with both operands cast."""

@@ -214,8 +214,8 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         self, bar: Bar, step: Callable[[Position, AnyBatch], StepMetrics], evaluate: Callable[[int], None]
     ) -> int:
         position, schedule = self.position, self.schedule
-        seconds_before, start = position.seconds, time.perf_counter()
-        last_saved_s, self._time_of_reading = position.seconds, start
+        seconds_before, began = position.seconds, time.perf_counter()
+        last_saved_s, self._time_of_reading = position.seconds, began
         while not self.reason_to_stop():
             epoch, jobs = position.epoch, self.steps.of_epoch(position.epoch)
             for batch in self.steps.stream(jobs[position.within :]):
@@ -228,7 +228,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
                 epoch_ends = position.within == len(jobs)
                 if epoch_ends:
                     position.epoch, position.within = epoch + 1, 0
-                received_signal = self._agree(seconds_before + time.perf_counter() - start)
+                received_signal = self._agree(seconds_before + time.perf_counter() - began)
                 evaluates = bool(self.reason_to_stop()) or schedule.evaluates_after(
                     position, progress_before, epoch_ends=epoch_ends
                 )
@@ -353,7 +353,9 @@ def read_log(path: Path) -> list[Row]:
             row = json.loads(text)
             assert isinstance(row["kind"], str) and isinstance(row["step"], int)
         except (ValueError, RecursionError, KeyError, TypeError, AssertionError):
-            start = text[:40].decode("utf-8", "replace")
-            raise UserError(f"{path}, line {number}: {start!r} is not of a training log; remove it") from None
+            beginning = text[:40].decode("utf-8", "replace")
+            raise UserError(
+                f"{path}, line {number}: {beginning!r} is not of a training log; remove it"
+            ) from None
         rows.append(row)
     return rows

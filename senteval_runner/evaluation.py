@@ -160,7 +160,7 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
             labels.append(f"{encoder.encode.label} (cosine)")
     except UserError as error:
         raise EncoderError(str(error)) from error
-    start = time.perf_counter()
+    began = time.perf_counter()
     if kind == "classes":
         fields = _score_classes(task, splits, protocol, seed)
     elif kind == "graded":
@@ -179,7 +179,7 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
         notes=[*task.count_notes(), *fields.pop("notes", [])],
         data_sha256=data_hashes(task),
         vector_label=", ".join(labels),
-        seconds=time.perf_counter() - start,
+        seconds=time.perf_counter() - began,
         **fields,
     )
 

@@ -153,7 +153,7 @@ def _shares(row: Row, known: tuple[set[str], set[Antonyms]], listed: Mapping[str
 
 def _rows(pairs: Iterable[Pair], size: int = 1) -> list[Row]:
     listed = list(pairs)
-    return [tuple(listed[start : start + size]) for start in range(0, len(listed), size)]
+    return [tuple(listed[first : first + size]) for first in range(0, len(listed), size)]
 
 
 def _mrpc_rows(path: Path) -> list[Row]:

@@ -126,8 +126,8 @@ def read_texts(data: Path, draw: random.Random) -> Iterator[tuple[str, list[str]
             if draw.random() < HELD_OUT_SHARE:
                 yield "held", document[: PART // 2]
                 continue
-            for start in range(0, len(document), PART):
-                part = document[start : start + PART]
+            for first in range(0, len(document), PART):
+                part = document[first : first + PART]
                 if draw.random() < share:
                     yield name, part
                 elif draw.random() < 0.3:
@@ -162,7 +162,7 @@ def select_text(data: Path, evaluation_folders: Sequence[Path], folder: Path, se
                 is_removed = evaluation.is_near(words)
                 counts["removed" if is_removed else kind] += 1
                 usable += [] if is_removed else [sentence]
-        text_blocks = (usable[start : start + BLOCK] for start in range(0, len(usable), BLOCK))
+        text_blocks = (usable[first : first + BLOCK] for first in range(0, len(usable), BLOCK))
         target = held_out_blocks if kind == "held" else blocks
         target += [block for block in text_blocks if len(block) > 1]
     draw.shuffle(blocks)
@@ -258,12 +258,12 @@ def main(config: TrainEncoderConfig) -> None:
     for name in ("corpora", "treebank", "retrieval", *config.evaluation):
         if not (config.data / name).is_dir():
             raise UserError(f"--data {config.data}: has no folder {name}")
-    folder, start = config.output, time.monotonic()
+    folder, began = config.output, time.monotonic()
 
     def run_stage(name: str, make: Callable[[], object]) -> None:
         if not (folder / name).exists():
             make()
-        print(f"{name}: {(time.monotonic() - start) / 3600:.2f} h", flush=True)
+        print(f"{name}: {(time.monotonic() - began) / 3600:.2f} h", flush=True)
 
     def run_command(*words: object) -> None:
         subprocess.run([sys.executable, "-m", *map(str, words)], check=True)

@@ -43,7 +43,7 @@ class QuerySet:
     def ranks_by_vectors(self, query_QD: Vectors, text_ND: Vectors) -> list[NDArray[np.int64]]:
         """Rank each query's relevant sentences by the cosine of vectors; zeros have cosine 0 with all."""
         unit_QD, unit_ND = (unit_rows(vectors.astype(np.float32)) for vectors in (query_QD, text_ND))
-        blocks = (unit_QD[start : start + BLOCK] @ unit_ND.T for start in range(0, len(unit_QD), BLOCK))
+        blocks = (unit_QD[first : first + BLOCK] @ unit_ND.T for first in range(0, len(unit_QD), BLOCK))
         return self._ranks(scores_N for scores_BN in blocks for scores_N in scores_BN)
 
     def score_vectors(self, query_QD: Vectors, text_ND: Vectors) -> dict[str, float]:

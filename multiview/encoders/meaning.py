@@ -27,7 +27,7 @@ FEATURE_LENGTH = 5.06
 SAMPLE_SENTENCES, BLOCK_SENTENCES = 5_000, 50
 """How many sentences are measured for a scale, and how many of them follow each other."""
 SentenceRange = tuple[int, int]
-"""Sentences ``start`` to ``stop`` (excluded) of a text."""
+"""Sentences ``first`` to ``stop`` (excluded) of a text."""
 
 
 class Readout(nn.Module):
@@ -126,16 +126,16 @@ def sample_ranges(
     The blocks have at most ``block`` sentences each and ``sentences`` in all. A shorter text is taken whole,
     and the end of a part ends a block.
     """
-    ends = list(accumulate(stop - start for start, stop in parts))
+    ends = list(accumulate(stop - first for first, stop in parts))
     total = ends[-1] if ends else 0
     blocks = min(max(1, sentences // block), math.ceil(total / block))
     ranges = []
     for number in range(blocks):
-        first, next_first = total * number // blocks, total * (number + 1) // blocks
-        part = bisect_right(ends, first)
+        low, high = total * number // blocks, total * (number + 1) // blocks
+        part = bisect_right(ends, low)
         stop = parts[part][1]
-        start = stop - (ends[part] - first)
-        ranges.append((start, min(start + min(block, next_first - first), stop)))
+        first = stop - (ends[part] - low)
+        ranges.append((first, min(first + min(block, high - low), stop)))
     return ranges
 
 

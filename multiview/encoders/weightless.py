@@ -170,10 +170,10 @@ def _add_signs(key_N, offsets, weight_U, sums):  # type: ignore[no-untyped-def]
     byte, signs = number.view(np.uint8), np.empty(width, np.float32)
     for word in range(len(offsets) - 1):
         signs[:] = 0
-        for start in range(offsets[word], offsets[word + 1], _MAX_KEYS):
-            stop = min(start + _MAX_KEYS, offsets[word + 1])
+        for first in range(offsets[word], offsets[word + 1], _MAX_KEYS):
+            stop = min(first + _MAX_KEYS, offsets[word + 1])
             count[:] = 0
-            for n in range(start, stop):
+            for n in range(first, stop):
                 counter = key_N[n]
                 for c in range(len(number)):
                     counter += GOLDEN
@@ -182,7 +182,7 @@ def _add_signs(key_N, offsets, weight_U, sums):  # type: ignore[no-untyped-def]
                     part = count[j * len(byte) : (j + 1) * len(byte)]
                     for i in range(len(byte)):
                         part[i] += (byte[i] >> np.uint8(j)) & _ONE
-            keys = np.float32(stop - start)
+            keys = np.float32(stop - first)
             for k in range(width):
                 signs[k] += np.float32(2) * np.float32(count[k]) - keys
         row, weight = sums[word], weight_U[word]

@@ -189,14 +189,14 @@ class SentenceReader:
             lengths = np.diff(chunk.sentence_offsets)
             longest_first = np.argsort(-lengths, kind="stable")
             token_ends = np.cumsum(lengths[longest_first])
-            start = 0
-            while start < len(longest_first):
-                tokens_before = token_ends[start] - lengths[longest_first[start]]
+            first = 0
+            while first < len(longest_first):
+                tokens_before = token_ends[first] - lengths[longest_first[first]]
                 token_stop = int(np.searchsorted(token_ends, tokens_before + BATCH_TOKENS, side="right"))
-                stop = max(min(start + batch_size, token_stop), start + 1)
-                rows = longest_first[start:stop]
+                stop = max(min(first + batch_size, token_stop), first + 1)
+                rows = longest_first[first:stop]
                 yield positions[rows], select(chunk, rows)
-                start = stop
+                first = stop
 
     def _chunks(
         self, texts: Sequence[str | Tokens] | None, requires: Set[str], trees: TreeCache | None
@@ -207,9 +207,9 @@ class SentenceReader:
         if texts is None:
             if trees is None:
                 raise UserError("encode(None) encodes a tree cache: give trees=")
-            for start in range(0, len(trees), CHUNK_SENTENCES):
-                stop = min(start + CHUNK_SENTENCES, len(trees))
-                yield np.arange(start, stop), trees.read(start, stop, fields)
+            for first in range(0, len(trees), CHUNK_SENTENCES):
+                stop = min(first + CHUNK_SENTENCES, len(trees))
+                yield np.arange(first, stop), trees.read(first, stop, fields)
             return
         sentences = [self.tokens(text) for text in texts]
         positions_to_parse = np.arange(len(sentences))
@@ -223,13 +223,13 @@ class SentenceReader:
                 counts = [len(positions_of_sentence) for positions_of_sentence in positions]
                 yield np.concatenate(positions), select(chunk, np.repeat(chunk_rows - chunk_rows[0], counts))
                 rows = rows[len(chunk_rows) :]
-        start, token_ends = 0, np.cumsum([len(sentences[position]) for position in positions_to_parse])
-        while start < len(positions_to_parse):
-            tokens_before = token_ends[start - 1] if start else 0
+        first, token_ends = 0, np.cumsum([len(sentences[position]) for position in positions_to_parse])
+        while first < len(positions_to_parse):
+            tokens_before = token_ends[first - 1] if first else 0
             token_stop = int(np.searchsorted(token_ends, tokens_before + CHUNK_TOKENS)) + 1
-            chunk_positions = positions_to_parse[start : min(start + CHUNK_SENTENCES, token_stop)]
+            chunk_positions = positions_to_parse[first : min(first + CHUNK_SENTENCES, token_stop)]
             yield chunk_positions, self.parse([sentences[position] for position in chunk_positions], requires)
-            start += len(chunk_positions)
+            first += len(chunk_positions)
 
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]

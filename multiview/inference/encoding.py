@@ -183,7 +183,7 @@ def encode_by_processes(
     """
     options, blocks = job.options, []
     job = replace(job, options=replace(options, workers=1, show_progress_bar=False))
-    parts = [texts[start : start + PART_SENTENCES] for start in range(0, len(texts), PART_SENTENCES)]
+    parts = [texts[first : first + PART_SENTENCES] for first in range(0, len(texts), PART_SENTENCES)]
     bar = progress(total=len(texts), description="encode", show=options.show_progress_bar)
     with LocalPool(make_worker, job, min(options.workers, len(parts))) as pool, bar:
         futures = [pool.submit("encode", part) for part in parts]

@@ -211,18 +211,18 @@ def covers_of(
 
     Nodes that only binarisation made are none, and those of a stand-in for a tree that no parser could give.
     """
-    start, stop = batch.sentence_offsets[row : row + 2].tolist()
-    cover_NW = np.eye(stop - start, dtype=bool)
-    is_subtree_N = np.ones(stop - start, dtype=bool)
+    first, stop = batch.sentence_offsets[row : row + 2].tolist()
+    cover_NW = np.eye(stop - first, dtype=bool)
+    is_subtree_N = np.ones(stop - first, dtype=bool)
     if tree == "dep":
-        head = batch.head[start:stop]
-        for word in range(stop - start):
+        head = batch.head[first:stop]
+        for word in range(stop - first):
             ancestor = word
             while ancestor >= 0:
                 cover_NW[ancestor, word] = True
                 ancestor = head[ancestor] - 1
     else:
-        inner_nodes = slice(start - row, stop - row - 1)
+        inner_nodes = slice(first - row, stop - row - 1)
         for left, right in zip(batch.left[inner_nodes], batch.right[inner_nodes], strict=True):
             cover_NW = np.vstack([cover_NW, cover_NW[left] | cover_NW[right]])
         is_subtree_N = np.append(is_subtree_N, batch.label[inner_nodes] != dummy_label)

@@ -61,7 +61,7 @@ def _sentences(words: Sequence[str]) -> list[Sequence[str]]:
     """Cut after words that end in a full stop, a question or an exclamation mark, perhaps in quotes."""
     ends = [place for place, word in enumerate(words, 1) if _END.fullmatch(word)]
     starts = [0, *ends]
-    return [words[start:end] for start, end in zip(starts, [*ends, len(words)], strict=True) if start < end]
+    return [words[first:end] for first, end in zip(starts, [*ends, len(words)], strict=True) if first < end]
 
 
 def _without(side: Sequence[Sequence[str]], keys: Sequence[str], shared: Counter[str]) -> list[str]:

@@ -78,8 +78,8 @@ class Meanings:
         word_b = lone_b[concatenated_ranges(begin_b[pair], count_b[pair])]
         nearest_a = (~a.is_lone).astype(np.float64)
         nearest_b = (~b.is_lone).astype(np.float64)
-        for start in range(0, len(word_a), CHUNK):
-            chunk_a, chunk_b = word_a[start : start + CHUNK], word_b[start : start + CHUNK]
+        for first in range(0, len(word_a), CHUNK):
+            chunk_a, chunk_b = word_a[first : first + CHUNK], word_b[first : first + CHUNK]
             cosine = np.einsum("me,me->m", self.vectors[a.form[chunk_a]], self.vectors[b.form[chunk_b]])
             np.maximum.at(nearest_a, chunk_a, cosine)
             np.maximum.at(nearest_b, chunk_b, cosine)

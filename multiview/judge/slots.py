@@ -36,8 +36,8 @@ def slot_cosines(pairs: PairFacts, table: WordTable) -> tuple[Floats, Floats]:
     )
     words = _words_in_slots(pairs.facts, len(texts))
     weight_L, cosines, lengths = np.array([*SLOTS.values()]), [np.empty((0, len(SLOTS)))], [np.empty(0)]
-    for start in range(0, len(pairs.row_n2), CHUNK):
-        row_n2 = pairs.row_n2[start : start + CHUNK, :, None] * len(SLOTS) + np.arange(len(SLOTS))
+    for first in range(0, len(pairs.row_n2), CHUNK):
+        row_n2 = pairs.row_n2[first : first + CHUNK, :, None] * len(SLOTS) + np.arange(len(SLOTS))
         sums = [unit_rows(words[row_nL.ravel()] @ vector_UE) for row_nL in np.moveaxis(row_n2, 1, 0)]
         cosines.append(np.einsum("me,me->m", *sums).reshape(-1, len(SLOTS)).astype(np.float64))
         filled = [side.any(axis=1).reshape(-1, len(SLOTS)) @ weight_L for side in sums]

@@ -116,8 +116,8 @@ class _CacheSlice:
     def __len__(self) -> int:
         return self.stop - self.first
 
-    def read(self, start: int, stop: int, *options: Any) -> Any:
-        return self.trees.read(self.first + start, self.first + stop, *options)
+    def read(self, first: int, stop: int, *options: Any) -> Any:
+        return self.trees.read(self.first + first, self.first + stop, *options)
 
     def words(self) -> Iterator[list[str]]:
         return self.trees.words([(self.first, self.stop)])

@@ -155,9 +155,9 @@ class Service:
 
         @functools.wraps(handler)
         async def measured(request: Request) -> Response:
-            start = time.perf_counter()
+            began = time.perf_counter()
             response = await self._answered(request, handler)
-            seconds = time.perf_counter() - start
+            seconds = time.perf_counter() - began
             self.requests.labels(path, response.status_code).inc()
             self.seconds.labels(path).observe(seconds)
             request_log = {

@@ -188,11 +188,11 @@ class WorkQueue:
                 if not request.answer.done():
                     request.answer.set_exception(error)
             return True
-        start = 0
+        first = 0
         for request in requests:
             if not request.answer.done():
-                request.answer.set_result(results[start : start + len(request.items)])
-            start += len(request.items)
+                request.answer.set_result(results[first : first + len(request.items)])
+            first += len(request.items)
         return True
 
     async def _next_requests(self) -> list[QueuedRequest]:

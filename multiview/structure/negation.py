@@ -149,9 +149,9 @@ class WordTrees:
 
     def _children(self, token: int, kinds: int | None = None) -> list[int]:
         """Return the dependents of a token, all or those of some kinds of relations."""
-        start = max(token - REACH, 0)
-        places = np.flatnonzero(self.parent_N[start : token + REACH] == token)
-        tokens = [start + int(place) for place in places]
+        first = max(token - REACH, 0)
+        places = np.flatnonzero(self.parent_N[first : token + REACH] == token)
+        tokens = [first + int(place) for place in places]
         return tokens if kinds is None else [child for child in tokens if self.relation_N[child] & kinds]
 
     def _denied_tokens(self, token: int) -> list[int]:

@@ -146,17 +146,17 @@ class Split:
         previous_stop = 0
         for block in range(blocks if validation_sentences else 0):
             place = (2 * block + 1) * total // (2 * blocks)
-            start = max(next_document(place), previous_stop)
-            stop = next_document(start + block_size)
-            if not start < stop <= start + 4 * block_size + 1:  # whole, it would use up the training data
-                start = max(place, previous_stop)
-                stop = min(start + block_size, total)
-            if start < stop:
-                validation.append((start, stop))
+            first = max(next_document(place), previous_stop)
+            stop = next_document(first + block_size)
+            if not first < stop <= first + 4 * block_size + 1:  # whole, it would use up the training data
+                first = max(place, previous_stop)
+                stop = min(first + block_size, total)
+            if first < stop:
+                validation.append((first, stop))
                 previous_stop = stop
         edges = [0, *(edge for span in validation for edge in span), total]
         gaps = zip(edges[::2], edges[1::2], strict=True)
-        return cls([(start, stop) for start, stop in gaps if stop > start], validation)
+        return cls([(first, stop) for first, stop in gaps if stop > first], validation)
 
     def shuffle_segments(self, epoch: int, batch: int, seed: int) -> list[SentenceRange]:
         """Return the segments of one epoch in random order.
@@ -175,11 +175,11 @@ class Split:
         return sorted(segments, key=lambda segment: group_of_shard[segment[0] // SHARD_SENTENCES])
 
 
-def cut_span(start: int, stop: int, batch: int, offset: int = 0, *, shortest: int = 0) -> list[SentenceRange]:
+def cut_span(first: int, stop: int, batch: int, offset: int = 0, *, shortest: int = 0) -> list[SentenceRange]:
     """Cut a span at ``start + offset + k * batch``; drop pieces below ``shortest`` (by default half)."""
-    edges = [start, *range(start + offset, stop, batch), stop]
+    edges = [first, *range(first + offset, stop, batch), stop]
     shortest = shortest or max(batch // 2, 2)
-    return [(start, stop) for start, stop in pairwise(edges) if stop - start >= shortest]
+    return [(first, stop) for first, stop in pairwise(edges) if stop - first >= shortest]
 
 
 class _Part(NamedTuple):
@@ -259,7 +259,7 @@ class StepSource:
             targets,
             teachers,
             anchors=sum(len(each.anchor) for each in [*targets, *map(self._targets, foreign_spans)]),
-            sentences=sum(stop - start for start, stop in spans),
+            sentences=sum(stop - first for first, stop in spans),
         )
 
     def prepare_sentences(self, rows_B: NDArray[np.int64], targets: Targets | Grades) -> Step:
@@ -316,16 +316,16 @@ class StepSource:
         positions = self.positions(np.arange(*span, dtype=np.int64))
         return neighbour_targets(replace(positions, content=contents), self.boundary)
 
-    def _read(self, start: int, stop: int, epoch: int | None) -> list[_Part]:
+    def _read(self, first: int, stop: int, epoch: int | None) -> list[_Part]:
         """Read a segment in the parts that are encoded together; in training random words are unknown.
 
         With the term of the same sentence each view loses words of its own: else what is missing would give
         the sentence away.
         """
-        size = (0 if epoch is None else self.micro_batch) or stop - start
+        size = (0 if epoch is None else self.micro_batch) or stop - first
         batches = [
-            self.cache.read(first, min(first + size, stop), self.fields, self.words.vocabulary)
-            for first in range(start, stop, size)
+            self.cache.read(low, min(low + size, stop), self.fields, self.words.vocabulary)
+            for low in range(first, stop, size)
         ]
         if epoch is None or not self.dropout:
             return [_Part(batch, [np.asarray(batch.row)]) for batch in batches]

@@ -154,8 +154,8 @@ def best_is_positive(score_AB: Tensor, targets: Targets) -> Tensor:
 def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
     """Return how often the nearest of a block of 400 sentences is a neighbour in the document: a fraction."""
     hits = anchors = 0
-    for start in range(0, len(positions.sentence), BLOCK_SENTENCES):
-        part = slice(start, start + BLOCK_SENTENCES)
+    for first in range(0, len(positions.sentence), BLOCK_SENTENCES):
+        part = slice(first, first + BLOCK_SENTENCES)
         block = Positions(positions.sentence[part], positions.document[part], positions.usable[part])
         targets = neighbour_targets(block, "document")
         unit_BD = normalize(vectors_ND[part].float().cpu(), dim=1)

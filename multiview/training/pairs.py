@@ -95,7 +95,7 @@ class PairSteps:
         """List the steps of an epoch, read when they are called; a last one of a single row is left out."""
         order = np.random.default_rng([self.source.seed, epoch]).permutation(len(self.training))
         starts = range(0, len(order), self.rows_per_step)
-        rows_of_steps = [order[start : start + self.rows_per_step] for start in starts]
+        rows_of_steps = [order[first : first + self.rows_per_step] for first in starts]
         return [partial(self.prepare, rows) for rows in rows_of_steps if len(rows) > 1]
 
     def prepare(self, rows: NDArray[np.int64]) -> Step:

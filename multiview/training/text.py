@@ -61,7 +61,7 @@ class TextSteps:
         segments = self.split.shuffle_segments(epoch, self.batch, self.source.seed)
         per_step = self.segments_per_step
         starts = range(0, len(segments) - per_step + 1, per_step)  # the last segments may not fill a step
-        return [partial(self.prepare, epoch, segments[start : start + per_step]) for start in starts]
+        return [partial(self.prepare, epoch, segments[first : first + per_step]) for first in starts]
 
     def prepare(self, epoch: int, segments: Sequence[SentenceRange]) -> Step:
         """Read and plan this process's part of a step, and queue its copy to the device."""

@@ -188,8 +188,8 @@ class WordSource:
                 )
             blocks = []
             with progress(total=len(words), unit="word", description=f"distil {folder.name}") as bar:
-                for start in range(0, len(words), BLOCK):
-                    blocks.append(encode_texts(model, str(folder), words[start : start + BLOCK], 256))
+                for first in range(0, len(words), BLOCK):
+                    blocks.append(encode_texts(model, str(folder), words[first : first + BLOCK], 256))
                     bar.update(len(blocks[-1]))
             yield from zip(words, distilled_vectors(np.concatenate(blocks), counts_W, dim), strict=True)
 

@@ -162,11 +162,11 @@ FixedVectors = Float | PackedVectors
 
 
 def _without_words(
-    table_rows: NDArray[np.integer], start: int, count: int
+    table_rows: NDArray[np.integer], first: int, count: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Tell which rows are the ``count`` words from ``start`` on; return rows [U] in a table without these."""
-    is_left_out = (table_rows >= start) & (table_rows < start + count)
-    other_rows = np.where(table_rows < start, table_rows, table_rows - count)
+    """Tell which rows are the ``count`` words from ``first`` on; return rows [U] in a table without these."""
+    is_left_out = (table_rows >= first) & (table_rows < first + count)
+    other_rows = np.where(table_rows < first, table_rows, table_rows - count)
     return is_left_out, np.where(is_left_out, UNKNOWN_ROW, other_rows).astype(np.int64)
 
 
@@ -248,11 +248,11 @@ class WordTable(nn.Module):
         if self.device_marker is not None:
             return torch.from_numpy(self.fixed_rows(table_rows)).to(self.device_marker)
         table: Tensor = self.tables[view]
-        start = 1 + len(self.trained_vocabulary)
-        is_added, trained_rows = _without_words(table_rows, start, self.added_word_count)
+        first_added = 1 + len(self.trained_vocabulary)
+        is_added, trained_rows = _without_words(table_rows, first_added, self.added_word_count)
         values_UE = table[torch.from_numpy(trained_rows).to(table.device)]
         if self.expansion is not None:
-            expansion_UE = self.expansion.rows(view, table_rows[is_added].astype(np.int64) - start)
+            expansion_UE = self.expansion.rows(view, table_rows[is_added].astype(np.int64) - first_added)
             values_UE[torch.from_numpy(is_added).to(table.device)] = expansion_UE
         return values_UE
 

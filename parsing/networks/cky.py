@@ -63,18 +63,18 @@ def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> None:
     Equation: S(i,j) = s(i,j) + max_k [S(i,k) + S(k,j)], the smallest k on a tie; S(i,i+1) = s(i,i+1). S is
     stored by rows in ``inside`` and by columns in ``mirror``, so that both inner loops are contiguous.
     """
-    for start in range(n - 1, -1, -1):
-        row = start * n - start * (start - 1) // 2 - start - 1
-        inside[start, start + 1] = mirror[start + 1, start] = best[row + start + 1]
-        for end in range(start + 2, n + 1):
-            best_sum = inside[start, start + 1] + mirror[end, start + 1]
-            for k in range(start + 2, end):
-                best_sum = max(best_sum, inside[start, k] + mirror[end, k])
-            middle = start + 1
-            while middle < end - 1 and inside[start, middle] + mirror[end, middle] != best_sum:
+    for first in range(n - 1, -1, -1):
+        row = first * n - first * (first - 1) // 2 - first - 1
+        inside[first, first + 1] = mirror[first + 1, first] = best[row + first + 1]
+        for end in range(first + 2, n + 1):
+            best_sum = inside[first, first + 1] + mirror[end, first + 1]
+            for k in range(first + 2, end):
+                best_sum = max(best_sum, inside[first, k] + mirror[end, k])
+            middle = first + 1
+            while middle < end - 1 and inside[first, middle] + mirror[end, middle] != best_sum:
                 middle += 1
-            split[start, end] = middle
-            inside[start, end] = mirror[end, start] = best_sum + best[row + end]
+            split[first, end] = middle
+            inside[first, end] = mirror[end, first] = best_sum + best[row + end]
 
 
 @compiled_if_long
@@ -96,14 +96,14 @@ def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
         depth = 1
         while depth > 0:
             depth -= 1
-            start, end = stack[depth, 0], stack[depth, 1]
-            starts[m], ends[m] = start, end
-            spans[m] = base + start * n - start * (start - 1) // 2 + end - start - 1
+            first, end = stack[depth, 0], stack[depth, 1]
+            starts[m], ends[m] = first, end
+            spans[m] = base + first * n - first * (first - 1) // 2 + end - first - 1
             m += 1
-            if end - start > 1:
-                middle = split[start, end]
+            if end - first > 1:
+                middle = split[first, end]
                 stack[depth, 0], stack[depth, 1] = middle, end
-                stack[depth + 1, 0], stack[depth + 1, 1] = start, middle
+                stack[depth + 1, 0], stack[depth + 1, 1] = first, middle
                 depth += 2
     return starts, ends, spans
 

@@ -86,8 +86,8 @@ class LabelHead(nn.Sequential):
         left, right = fenceposts(lengths)
         products = Products.of(posts_PH)
         best, label = np.empty(len(left), np.float32), np.empty(len(left), np.int32)
-        for start in range(0, len(left), CHUNK_SPANS):
-            spans = slice(start, start + CHUNK_SPANS)
+        for first in range(0, len(left), CHUNK_SPANS):
+            spans = slice(first, first + CHUNK_SPANS)
             out = np.empty((len(left[spans]), posts_PH.shape[1]), np.float32)
             ends = left_PH.numpy(), right_PH.numpy(), left[spans], right[spans]
             _norm_and_relu(*ends, scale, shift, norm.eps, out)

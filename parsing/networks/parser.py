@@ -173,16 +173,16 @@ class DeviceParser:
             self.identity = self._weights
 
     @with_torch_defaults()
-    def run_batches(self, sizes: Sequence[int], start: Callable[[list[int]], Stages[Result]]) -> list[Result]:
+    def run_batches(self, sizes: Sequence[int], begin: Callable[[list[int]], Stages[Result]]) -> list[Result]:
         """Do the work on all sentences in batches, and return a result for each, in order.
 
-        ``sizes`` are their positions; ``start`` begins the work on a batch of indices. Raises DeviceLost if
+        ``sizes`` are their positions; ``begin`` begins the work on a batch of indices. Raises DeviceLost if
         the GPU fails.
         """
         results: dict[int, Result] = {}
 
         def work(indices: list[int]) -> Iterator[None]:
-            parses = yield from start(indices)
+            parses = yield from begin(indices)
             results.update(zip(indices, parses, strict=True))
 
         while len(results) < len(sizes):
@@ -291,10 +291,10 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         boundaries = 1 + int(self.vectors.encoder.config.end_boundary)
 
         @torch.inference_mode()
-        def start(indices: list[int]) -> Stages[Result]:
+        def begin(indices: list[int]) -> Stages[Result]:
             return (yield from work(*self.vectors.states([sentences[i] for i in indices])))
 
-        return self.run_batches([len(tokens) + boundaries for tokens in sentences], start)
+        return self.run_batches([len(tokens) + boundaries for tokens in sentences], begin)
 
     @cached_property
     def encoder_sha256(self) -> str:

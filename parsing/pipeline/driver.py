@@ -70,14 +70,14 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ShardPart:
-    """The sentences ``start`` to ``stop`` (excluded) of a shard, which one worker parses."""
+    """The sentences ``first`` to ``stop`` (excluded) of a shard, which one worker parses."""
 
     shard: Shard
-    start: int
+    first: int
     stop: int
 
     def __str__(self) -> str:
-        return f"shard {self.shard.index}, sentences {self.start} to {self.stop}"
+        return f"shard {self.shard.index}, sentences {self.first} to {self.stop}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,19 +179,19 @@ def _parse_shards(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool) 
     """Parse the shards that are not listed, list each when it is written, and return the manifest of all."""
     rows = {row.index: row for row in manifest.shards}
     parts = (
-        ShardPart(shard, start, min(start + PART_SENTENCES, len(shard.sentences)))
+        ShardPart(shard, first, min(first + PART_SENTENCES, len(shard.sentences)))
         for shard in cut_into_shards(corpus, manifest.shard_sentences)
         if shard.index not in rows
-        for start in range(0, len(shard.sentences), PART_SENTENCES)
+        for first in range(0, len(shard.sentences), PART_SENTENCES)
     )
     old_sentences = manifest.total("sentences")
     with progress(with_estimated_total=True, initial=old_sentences, description="parsing") as bar:
         for part in parse_parts(pool, parts):
             bar.total = corpus.estimate_length()
-            bar.update(part.stop - part.start)
+            bar.update(part.stop - part.first)
             shard = part.shard
             if sum(map(len, shard.trees.values())) == len(shard.sentences):
-                trees = join_batches([shard.trees[start] for start in sorted(shard.trees)])
+                trees = join_batches([shard.trees[first] for first in sorted(shard.trees)])
                 starts, ids = shard.document_starts, shard.document_ids
                 rows[shard.index] = write_shard(output, shard.index, trees, starts, ids)
                 sorted_rows = tuple(rows[index] for index in sorted(rows))
@@ -246,7 +246,7 @@ def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
         elif not failed_parts:
             next_parts = itertools.islice(parts, 2 * pool.size - len(running))
         for part in next_parts:
-            running[pool.submit("parse", part.shard.sentences[part.start : part.stop])] = part
+            running[pool.submit("parse", part.shard.sentences[part.first : part.stop])] = part
         if not running:
             return
         for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -261,7 +261,7 @@ def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
             else:
                 for fault in parsed.faults:
                     warn_once(fault)
-                part.shard.trees[part.start] = parsed.trees
+                part.shard.trees[part.first] = parsed.trees
                 yield part
 
 

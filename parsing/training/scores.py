@@ -90,9 +90,9 @@ def count_brackets(tree: Sentence, gold_tags: Iterable[str]) -> Counter[tuple[in
     for tag in gold_tags:
         words_before.append(words_before[-1] + (tag not in PUNCTUATION_TAGS))
     return Counter(
-        (words_before[start], words_before[end], label)
-        for start, end, chain in tree.spans or ()
-        if words_before[start] < words_before[end] and chain
+        (words_before[first], words_before[end], label)
+        for first, end, chain in tree.spans or ()
+        if words_before[first] < words_before[end] and chain
         for label in chain.split(CHAIN_JOINER)
     )
 

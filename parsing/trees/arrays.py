@@ -43,13 +43,13 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
     missing_children = np.zeros(len(head), np.int32)  # dependents whose heights are not known yet
     stack = np.empty(len(head), np.int64)
     for i in range(len(offsets) - 1):
-        start, end = offsets[i], offsets[i + 1]
-        defects[i] = _count_dependents(head[start:end], missing_children[start:end])
+        first, end = offsets[i], offsets[i + 1]
+        defects[i] = _count_dependents(head[first:end], missing_children[first:end])
         if defects[i] != 0:
             continue
         # From words without dependents upwards; a cycle is never reached. O(n).
         depth, finished_words = 0, 0
-        for j in range(start, end):
+        for j in range(first, end):
             if missing_children[j] == 0:
                 stack[depth] = j
                 depth += 1
@@ -59,13 +59,13 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
             finished_words += 1
             if head[j] == 0:
                 continue
-            parent = start + head[j] - 1
+            parent = first + head[j] - 1
             heights[parent] = max(heights[parent], heights[j] + 1)
             missing_children[parent] -= 1
             if missing_children[parent] == 0:
                 stack[depth] = parent
                 depth += 1
-        if finished_words != end - start:
+        if finished_words != end - first:
             defects[i] = 3
     return heights, defects
 
@@ -214,7 +214,7 @@ def to_parse(
     spans = [whole, *(span for span in parts if unlabelled or span[2])]
     return ConstituencyParse(
         tags=np.array([tags[tag] for tag in tree.tags or ()], np.int32),
-        starts=np.array([start for start, _, _ in spans], np.int32),
+        starts=np.array([first for first, _, _ in spans], np.int32),
         ends=np.array([end for _, end, _ in spans], np.int32),
         labels=np.array([labels[label] for _, _, label in spans], np.int32),
     )

@@ -184,8 +184,8 @@ class Batch:
     def words(self) -> Iterator[list[str]]:
         """Yield the sentences as token lists."""
         assert self.types is not None, "the batch has no tokens"
-        for start, stop in zip(self.sentence_offsets[:-1], self.sentence_offsets[1:], strict=True):
-            yield [self.types[t] for t in self.token[start:stop]]
+        for first, stop in zip(self.sentence_offsets[:-1], self.sentence_offsets[1:], strict=True):
+            yield [self.types[t] for t in self.token[first:stop]]
 
 
 def join_batches(batches: Sequence[Batch]) -> Batch:

@@ -152,8 +152,8 @@ def strings_of(file: h5py.File, name: str) -> list[str]:
     ends = file[f"{name}_offsets"][:].tolist()
     if data.isascii():  # bytes are characters: decoding all at once is faster
         text = data.decode("ascii")
-        return [text[start:end] for start, end in pairwise(ends)]
-    return [data[start:end].decode("utf-8") for start, end in pairwise(ends)]
+        return [text[first:end] for first, end in pairwise(ends)]
+    return [data[first:end].decode("utf-8") for first, end in pairwise(ends)]
 
 
 def write_shard(
@@ -272,14 +272,14 @@ class TreeCache:
     def words(self, ranges: Iterable[tuple[int, int]] | None = None) -> Iterator[list[str]]:
         """Yield the sentences as token lists: all of them, or those of some ranges of sentences."""
         if ranges is None:
-            ranges = ((start, min(start + 4096, len(self))) for start in range(0, len(self), 4096))
-        for start, stop in ranges:
-            yield from self.read(start, stop, ("token",)).words()
+            ranges = ((first, min(first + 4096, len(self))) for first in range(0, len(self), 4096))
+        for first, stop in ranges:
+            yield from self.read(first, stop, ("token",)).words()
 
     def read(
-        self, start: int, stop: int, fields: Sequence[str] | None = None, vocabulary: WordIds | None = None
+        self, first: int, stop: int, fields: Sequence[str] | None = None, vocabulary: WordIds | None = None
     ) -> Batch:
-        """Read the sentences ``start`` to ``stop`` (excluded) as one batch, with all arrays or ``fields``.
+        """Read the sentences ``first`` to ``stop`` (excluded) as one batch, with all arrays or ``fields``.
 
         With a vocabulary, ``row`` holds its ids of the tokens. Raises UserError for a field that the cache
         does not hold, and for a damaged shard.
@@ -288,27 +288,27 @@ class TreeCache:
         for field in fields:
             if field not in self.fields:
                 raise UserError(f"{self.folder}: has no {field!r} (it has {', '.join(self.fields)})")
-        if not 0 <= start < stop <= len(self):
-            raise IndexError(f"sentences {start} to {stop} of {len(self)}")
-        first_shard = int(np.searchsorted(self._starts, start, "right")) - 1
+        if not 0 <= first < stop <= len(self):
+            raise IndexError(f"sentences {first} to {stop} of {len(self)}")
+        first_shard = int(np.searchsorted(self._starts, first, "right")) - 1
         end_shard = int(np.searchsorted(self._starts, stop, "left"))
         batches = []
         with READING:
             for index in range(first_shard, end_shard):
                 low, high = self._starts[index : index + 2].tolist()
-                shard = self._shard(index, start)
-                batches.append(shard.read(max(start, low) - low, min(stop, high) - low, fields, vocabulary))
+                shard = self._shard(index, first)
+                batches.append(shard.read(max(first, low) - low, min(stop, high) - low, fields, vocabulary))
             self._next_sentence = stop
         return replace(join_batches(batches), relations=self.relations)
 
-    def _shard(self, index: int, start: int) -> _Shard:
+    def _shard(self, index: int, first: int) -> _Shard:
         """Return the open shard ``index``; closes the least recently used ones if too many are open."""
         if index in self._shards:
             self._shards[index].keeps_arrays = True
         else:
             while len(self._shards) >= self.open_shards:
                 self._shards.popitem(last=False)[1].file.close()
-            self._shards[index] = _Shard(self._open(index), keeps_arrays=start == self._next_sentence)
+            self._shards[index] = _Shard(self._open(index), keeps_arrays=first == self._next_sentence)
         self._shards.move_to_end(index)
         return self._shards[index]
 
@@ -343,11 +343,11 @@ class _Shard:
         self._ids_of_types: dict[str, Int32] = {}
         self._types: list[str] | None = None
 
-    def read(self, start: int, stop: int, fields: Sequence[str], vocabulary: WordIds | None) -> Batch:
-        """Read the sentences ``start`` to ``stop`` (excluded) of the shard."""
-        offsets = self.offsets[start : stop + 1]
+    def read(self, first: int, stop: int, fields: Sequence[str], vocabulary: WordIds | None) -> Batch:
+        """Read the sentences ``first`` to ``stop`` (excluded) of the shard."""
+        offsets = self.offsets[first : stop + 1]
         tokens = slice(int(offsets[0]), int(offsets[-1]))
-        nodes = slice(tokens.start - start, tokens.stop - stop)
+        nodes = slice(tokens.start - first, tokens.stop - stop)
         arrays: dict[str, Any] = {}
         for field in fields:
             # Kept as narrow as it is stored: widening a batch at a time is cheaper than a shard at once.
@@ -359,7 +359,7 @@ class _Shard:
             self._types = arrays["types"] = self._types or strings_of(self.file, "type")
             if vocabulary is not None:
                 arrays["row"] = self._vocabulary_ids(arrays["token"], self._types, vocabulary)
-        flags = self.flags[start:stop]
+        flags = self.flags[first:stop]
         return Batch(sentence_offsets=offsets - tokens.start, flags=flags, fields=tuple(fields), **arrays)
 
     def _vocabulary_ids(self, token: Int32, types: list[str], vocabulary: WordIds) -> Int32:

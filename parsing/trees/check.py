@@ -55,8 +55,8 @@ class ShardRow:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
-def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields: Sequence[str]) -> h5py.File:
-    """Open a shard, whose first sentence is ``start``; raises UserError with the first row that is wrong."""
+def open_shard(path: Path, row: ShardRow, first: int, names: Inventories, fields: Sequence[str]) -> h5py.File:
+    """Open a shard, whose first sentence is ``first``; raises UserError with the first row that is wrong."""
     import h5py
 
     try:
@@ -77,7 +77,7 @@ def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields
             # All datasets are checked before the first is read.
             datasets = {name: _dataset(file, name, length) for name, length in lengths.items()}
             arrays = {name: _read_values(name, data) for name, data in datasets.items()}
-            _check_content(arrays, row, start, names, fields)
+            _check_content(arrays, row, first, names, fields)
         except (OSError, RuntimeError, ValueError, TypeError, KeyError, zlib.error) as error:
             raise UserError(f"{path}: {error}") from None
         on_error.pop_all()
@@ -85,7 +85,7 @@ def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields
 
 
 def _check_content(
-    arrays: dict[str, Int], row: ShardRow, start: int, names: Inventories, fields: Sequence[str]
+    arrays: dict[str, Int], row: ShardRow, first: int, names: Inventories, fields: Sequence[str]
 ) -> None:
     """Raise ValueError with the first defect of a shard's arrays."""
     _check_offsets(arrays, "sentence", row.tokens, least=1)
@@ -97,12 +97,12 @@ def _check_content(
             raise ValueError(f"{name}_offsets: lie inside characters of UTF-8")
     document_starts = np.append(arrays["document_starts"], row.sentences)
     is_rising = (np.diff(document_starts) > 0).all()
-    if not is_rising or document_starts[0] < 0 or (start == 0 and document_starts[0] > 0):
+    if not is_rising or document_starts[0] < 0 or (first == 0 and document_starts[0] > 0):
         raise ValueError("document starts do not fit the sentences")
     for starts, is_wrong, message in _content_checks(arrays, names, fields):
         if is_wrong.any():
             sentence = int(np.searchsorted(starts, np.argmax(is_wrong), "right")) - 1
-            raise ValueError(f"row {sentence} (sentence {start + sentence} of the corpus): {message}")
+            raise ValueError(f"row {sentence} (sentence {first + sentence} of the corpus): {message}")
 
 
 def _check_offsets(arrays: Mapping[str, Int], name: str, end: int, *, least: int) -> Int:
@@ -150,8 +150,8 @@ def _read_values(name: str, data: h5py.Dataset) -> Int:
     size, width = data.chunks[0], data.dtype.itemsize
     filters = _filters(data)
     chunks = []
-    for start in range(0, len(data), size):
-        is_damaged, content = data.id.read_direct_chunk((start,))  # any filter that was left out
+    for first in range(0, len(data), size):
+        is_damaged, content = data.id.read_direct_chunk((first,))  # any filter that was left out
         if DEFLATE in filters and not is_damaged:
             decompressor = zlib.decompressobj()
             content = decompressor.decompress(content, size * width + 1)

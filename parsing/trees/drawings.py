@@ -49,8 +49,8 @@ def dependency_svg(
     parts = []
     for (head, dependent, relation), level in zip(arcs, levels, strict=True):
         # Arcs out of a word do not meet those that end there.
-        start = centres[head] + (5 if head < dependent else -5)
-        arc = _arc_svg(start, centres[dependent], relation, base - LEVEL_PX * level, base)
+        from_x = centres[head] + (5 if head < dependent else -5)
+        arc = _arc_svg(from_x, centres[dependent], relation, base - LEVEL_PX * level, base)
         parts.append(f'<g class="differs" stroke-dasharray="5 3">{arc}</g>' if dependent in marked else arc)
     for centre, name, caption in zip(centres, names, captions, strict=True):
         parts.append(_text_svg(centre, base + 20, name))
@@ -72,13 +72,13 @@ def _levels(spans: Sequence[Sequence[int]]) -> list[int]:
     return levels
 
 
-def _arc_svg(start: int, end: int, relation: str, top: int, base: int) -> str:
+def _arc_svg(from_x: int, to_x: int, relation: str, top: int, base: int) -> str:
     """Draw one arc from head to dependent, its arrow, and its relation on white."""
-    turn = 8 if start < end else -8
-    path = f"M{start},{base} V{top + 8} Q{start},{top} {start + turn},{top} H{end - turn} "
-    path += f"Q{end},{top} {end},{top + 8} V{base - 4}"
-    arrow = f"M{end - 4},{base - 6} L{end + 4},{base - 6} L{end},{base + 2} Z"
-    middle, half = (start + end) // 2, 3 * len(relation) + 3
+    turn = 8 if from_x < to_x else -8
+    path = f"M{from_x},{base} V{top + 8} Q{from_x},{top} {from_x + turn},{top} H{to_x - turn} "
+    path += f"Q{to_x},{top} {to_x},{top + 8} V{base - 4}"
+    arrow = f"M{to_x - 4},{base - 6} L{to_x + 4},{base - 6} L{to_x},{base + 2} Z"
+    middle, half = (from_x + to_x) // 2, 3 * len(relation) + 3
     return (
         f'<path d="{path}" fill="none" stroke="currentColor" stroke-width="1.2"/>'
         f'<path d="{arrow}" fill="currentColor"/>'

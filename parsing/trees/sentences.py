@@ -134,8 +134,8 @@ class Trees(tuple[ParsedSentence, ...]):
 def batch_sentences(batch: Batch, inventories: Inventories) -> Iterator[ParsedSentence]:
     """Yield the sentences of a batch that carries word types."""
     for i, words in enumerate(batch.words()):
-        start, end = int(batch.sentence_offsets[i]), int(batch.sentence_offsets[i + 1])
-        tokens, nodes = slice(start, end), slice(start - i, end - i - 1)
+        first, end = int(batch.sentence_offsets[i]), int(batch.sentence_offsets[i + 1])
+        tokens, nodes = slice(first, end), slice(first - i, end - i - 1)
         heads = relations = tags = spans = None
         if "head" in batch.fields:
             heads = batch.head[tokens].tolist()
@@ -149,10 +149,10 @@ def batch_sentences(batch: Batch, inventories: Inventories) -> Iterator[ParsedSe
         yield ParsedSentence(words, int(batch.flags[i]), heads, relations, tags, spans)
 
 
-def cached_sentences(cache: TreeCache, start: int, stop: int) -> Iterator[ParsedSentence]:
-    """Yield the sentences ``start`` to ``stop`` (excluded) of a cache, a few hundred in memory at a time."""
-    for first in range(start, stop, BATCH_SENTENCES):
-        batch = cache.read(first, min(first + BATCH_SENTENCES, stop))
+def cached_sentences(cache: TreeCache, first: int, stop: int) -> Iterator[ParsedSentence]:
+    """Yield the sentences ``first`` to ``stop`` (excluded) of a cache, a few hundred in memory at a time."""
+    for block in range(first, stop, BATCH_SENTENCES):
+        batch = cache.read(block, min(block + BATCH_SENTENCES, stop))
         yield from batch_sentences(batch, cache.manifest)
 
 

@@ -56,7 +56,7 @@ def run_step(title: str, module: str, *arguments: str) -> float:
     """
     command = f"python -m {module} {' '.join(arguments)}"
     print(f"\n== {title}\n$ {command}", flush=True)
-    start = time.monotonic()
+    began = time.monotonic()
     code = import_module(module).cli([*arguments])
     if code in (130, 143):
         raise SystemExit(code)
@@ -64,7 +64,7 @@ def run_step(title: str, module: str, *arguments: str) -> float:
         raise UserError(f"stopped at: {command}")
     if code:
         raise RuntimeError(f"python -m {module} ended with exit code {code}")
-    return time.monotonic() - start
+    return time.monotonic() - began
 
 
 def main(config: DemoConfig) -> None:

@@ -164,8 +164,8 @@ def _drawn_trees(folder: Path) -> Iterator[Figure]:
     """Yield both trees of the first sentence that can be drawn, in each of the first books with one."""
     cache = TreeCache.open(folder)
     sentences = (
-        next(filter(_can_be_drawn, cached_sentences(cache, start, stop)), None)
-        for start, stop in itertools.pairwise(map(int, cache.documents()))
+        next(filter(_can_be_drawn, cached_sentences(cache, first, stop)), None)
+        for first, stop in itertools.pairwise(map(int, cache.documents()))
     )
     for sentence in itertools.islice(filter(None, sentences), DRAWING_COUNT):
         assert sentence.heads and sentence.relations and sentence.tags and sentence.spans is not None

@@ -200,8 +200,8 @@ class TransformerBackbone(Backbone):
         pieces = tokenizer(texts, truncation=False, verbose=False)["input_ids"]
         order = sorted(range(len(texts)), key=lambda i: -len(pieces[i]))
         columns_KnD = np.empty((len(self.columns), len(texts), self.dim), dtype=np.float32)
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
+        for first in range(0, len(order), BATCH):
+            rows = order[first : first + BATCH]
             batch = tokenizer([texts[i] for i in rows], **options).to(self.device)
             states = self.model.auto_model(**batch, output_hidden_states=True).hidden_states
             if len(states) != len(self.layers) or states[0].shape[2] != self.dim:

@@ -214,8 +214,8 @@ def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Te
     order_N = np.argsort(lengths, kind="stable")
     blocks = []
     with torch.inference_mode(), progress(total=len(order_N), unit="text", description="score") as bar:
-        for start in range(0, len(order_N), SCORE_BATCH):
-            rows = order_N[start : start + SCORE_BATCH]
+        for first in range(0, len(order_N), SCORE_BATCH):
+            rows = order_N[first : first + SCORE_BATCH]
             blocks.append(compute(rows).float().cpu().numpy())
             bar.update(len(rows))
     out: NDArray[np.float32] = np.concatenate(blocks)[np.argsort(order_N)]

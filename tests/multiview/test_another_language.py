@@ -24,10 +24,10 @@ SMALL = {
 }
 
 
-def german(count: int, start: int = 0) -> list[tuple[list[str], str]]:
+def german(count: int, first: int = 0) -> list[tuple[list[str], str]]:
     """Sentences as words, and as a block of a treebank."""
     sentences = []
-    for n in range(start, start + count):
+    for n in range(first, first + count):
         text, tags, heads, relations = FORMS[n % 2]
         nouns = ("Hund", "Bäcker", "Mann", "Wagen")[n % 4], ("Katze", "Frau", "Stadt")[n % 5 % 3]
         words = text.format(*nouns, ("sieht", "liebt", "sucht")[n % 3]).split()
@@ -43,8 +43,8 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("german")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for name, count, start in (("train", 80, 0), ("dev", 10, 80), ("test", 10, 90)):
-            blocks = [block for _, block in german(count, start)]
+        for name, count, first in (("train", 80, 0), ("dev", 10, 80), ("test", 10, 90)):
+            blocks = [block for _, block in german(count, first)]
             Path(f"{name}.conllu").write_text("\n".join(blocks), encoding="utf-8")
         documents = ["".join(" ".join(words) + "\n" for words, _ in german(6, at)) for at in range(0, 60, 6)]
         Path("text.txt").write_text("\n".join(documents), encoding="utf-8")

@@ -114,7 +114,7 @@ def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: NewViewsConfig) ->
 
 
 def rows_of(spans: list[SentenceRange]) -> list[int]:
-    return [row for start, stop in spans for row in range(start, stop)]
+    return [row for first, stop in spans for row in range(first, stop)]
 
 
 def test_split_and_segments_cover_whole_documents() -> None:
@@ -139,12 +139,12 @@ def test_a_large_corpus_is_shuffled_by_groups_of_shards() -> None:
     split = Split([(0, shards * SHARD_SENTENCES)], [])
     segments = split.shuffle_segments(0, 1024, seed=1)
     assert sorted(segments) == cut_span(0, shards * SHARD_SENTENCES, 1024)
-    groups = np.split(np.array([start for start, _ in segments]) // SHARD_SENTENCES, 3)
+    groups = np.split(np.array([first for first, _ in segments]) // SHARD_SENTENCES, 3)
     assert [len(set(group.tolist())) for group in groups] == [OPEN_SHARDS] * 3
     assert all(np.ptp(group) > shards / 2 for group in groups), "drawn from the whole corpus"
 
 
 def test_of_long_documents_parts_are_held_out() -> None:
     split = Split.of(np.array([0, 9_000, 20_000, 28_000]), sentences=2_000, batch=200)
-    assert sum(stop - start for start, stop in split.validation) == 2_000
+    assert sum(stop - first for first, stop in split.validation) == 2_000
     assert len(split.validation) == 10 and len(split.training) == 11

@@ -31,17 +31,17 @@ def test_a_node_covers_the_words_below_it(seed: int) -> None:
     """Also where a dependency subtree is discontinuous; nodes that binarisation made are not named."""
     batch, random = random_batch([7, 1, 12, 2], seed), np.random.default_rng(seed)
     batch.flags, batch.label = np.zeros(4, int), random.integers(2, size=len(batch.left))
-    for row, (start, stop) in enumerate(pairwise(batch.sentence_offsets.tolist())):
+    for row, (first, stop) in enumerate(pairwise(batch.sentence_offsets.tolist())):
         cover_NW, named_N = covers_of(batch, row, "dep", 0)
-        assert covers(words_below(batch.head[start:stop].tolist())).tolist() == cover_NW.tolist()
+        assert covers(words_below(batch.head[first:stop].tolist())).tolist() == cover_NW.tolist()
         assert named_N.all()
-        inner = slice(start - row, stop - row - 1)
-        under = [{word} for word in range(stop - start)]
+        inner = slice(first - row, stop - row - 1)
+        under = [{word} for word in range(stop - first)]
         for left, right in zip(batch.left[inner], batch.right[inner], strict=True):
             under.append(under[left] | under[right])
         cover_NW, named_N = covers_of(batch, row, "const", 0)
         assert [set(np.flatnonzero(cover_W).tolist()) for cover_W in cover_NW] == under
-        assert named_N.tolist() == [True] * (stop - start) + (batch.label[inner] != 0).tolist()
+        assert named_N.tolist() == [True] * (stop - first) + (batch.label[inner] != 0).tolist()
 
 
 def covers(word_sets: list[set[int]]) -> np.ndarray:

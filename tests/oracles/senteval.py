@@ -63,8 +63,8 @@ class Classifier:
     def one_epoch(self, x, y):
         self.model.train()
         permutation = np.random.permutation(len(x))
-        for start in range(0, len(x), self.s.batch_size):
-            rows = torch.from_numpy(permutation[start : start + self.s.batch_size])
+        for first in range(0, len(x), self.s.batch_size):
+            rows = torch.from_numpy(permutation[first : first + self.s.batch_size])
             loss = nn.functional.cross_entropy(self.model(x[rows]), y[rows])
             self.optimiser.zero_grad()
             loss.backward()

@@ -68,18 +68,18 @@ def dep_tree(encoder: ViewEncoder, x: Tensor, head: np.ndarray, role: np.ndarray
 def reference(encoder: ViewEncoder, x: Tensor, batch: SimpleNamespace) -> tuple[Tensor, Tensor]:
     """Return sentence vectors [B, D] and the states of all nodes [N, D] in sentence order."""
     roots, nodes = [], []
-    for i, (start, stop) in enumerate(
+    for i, (first, stop) in enumerate(
         zip(batch.sentence_offsets[:-1], batch.sentence_offsets[1:], strict=True)
     ):
-        words = x[start:stop]
+        words = x[first:stop]
         if encoder.name == "const":
-            inner = slice(start - i, stop - i - 1)
+            inner = slice(first - i, stop - i - 1)
             states = torch.stack(const_tree(encoder, words, batch.left[inner], batch.right[inner]))
             root = states[-1]
         elif encoder.name == "dep":
-            role = None if encoder.role_bias is None else child_roles(batch)[start:stop]
-            states = torch.stack(dep_tree(encoder, words, batch.head[start:stop], role))
-            root = states[list(batch.head[start:stop]).index(0)]
+            role = None if encoder.role_bias is None else child_roles(batch)[first:stop]
+            states = torch.stack(dep_tree(encoder, words, batch.head[first:stop], role))
+            root = states[list(batch.head[first:stop]).index(0)]
         else:
             states, last = encoder.gru(words)
             root = last.flatten()

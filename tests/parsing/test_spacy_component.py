@@ -32,13 +32,13 @@ def test_heads_relations_and_tags_are_the_parsers(doc, trees):
     words = [token for token in doc if not token.is_space]
     assert [token.text for token in words] == [word for s in trees for word in s.words]
     assert [token.tag_ for token in words] == [tag for s in trees for tag in s.tags]
-    start = 0
+    first = 0
     for sentence in trees:
-        tokens = words[start : start + len(sentence.words)]
+        tokens = words[first : first + len(sentence.words)]
         for token, head, relation in zip(tokens, sentence.heads, sentence.relations, strict=True):
             assert token.head == (tokens[head - 1] if head else token)
             assert token.dep_ == (relation if head else "ROOT")
-        start += len(tokens)
+        first += len(tokens)
     assert [sent.text.split()[0] for sent in doc.sents] == [s.words[0] for s in trees]
     spaces = [token for token in doc if token.is_space]  # they hang from the word before them
     assert [token.head.text for token in spaces] == ["cat", ".", "!"]

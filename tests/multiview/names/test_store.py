@@ -46,7 +46,7 @@ def test_threads_share_an_encoder_and_its_store() -> None:
     bag, sentences = RandomBag(6), [[f"w{i}", f"v{i % 3}"] for i in range(64)]
     shared = as_encoder(bag)
     with ThreadPoolExecutor(8) as pool:
-        pairs = list(pool.map(lambda start: shared.encode(sentences[start : start + 2]), range(0, 64, 2)))
+        pairs = list(pool.map(lambda first: shared.encode(sentences[first : first + 2]), range(0, 64, 2)))
     np.testing.assert_allclose(np.concatenate(pairs), bag.encode(sentences), atol=1e-6)
 
 

@@ -101,7 +101,7 @@ def test_the_vectors_are_gensims_and_made_once(tiny: NewViewsConfig, tmp_path: P
     config = changed(tiny, words="fixed", vectors="train", table={"case": "lower"}, seed=5)
     tokens = [f"Word{number}" for number in range(20) for _ in range(21 - number)]
     np.random.default_rng(0).shuffle(tokens)
-    sentences = [tuple(tokens[start : start + 7]) for start in range(0, len(tokens), 7)]
+    sentences = [tuple(tokens[first : first + 7]) for first in range(0, len(tokens), 7)]
     write_cache(tmp_path / "trees", sentences, shard=32)
     trees = open_trees(tmp_path / "trees")
     lower = [[word.lower() for word in words] for words in sentences]

@@ -128,8 +128,8 @@ def test_a_parse_is_benepars_tree() -> None:
         (tree,) = model.parse([words])
         assert [tag for _, tag in tree.pos()] == [TAGS[i] for i in parse.tags]
         labelled = zip(parse.starts.tolist(), parse.ends.tolist(), parse.labels.tolist(), strict=True)
-        spans = {(start, end, LABELS[label]) for start, end, label in labelled} - {(0, len(tokens), "")}
-        assert spans == {(start, end + 1, label) for start, end, label in get_labeled_spans(tree)}
+        spans = {(first, end, LABELS[label]) for first, end, label in labelled} - {(0, len(tokens), "")}
+        assert spans == {(first, end + 1, label) for first, end, label in get_labeled_spans(tree)}
 
 
 @pytest.mark.parametrize("changes", [{}, {"predict_tags": False}, {"force_root_constituent": False}])

@@ -56,14 +56,14 @@ class ToyConstituencyParser:
     def _one(self, tokens: Sequence[str]) -> ConstituencyParse:
         spans: list[tuple[int, int, int]] = []
 
-        def split(start: int, end: int, top: bool) -> None:
-            seed = number(tokens[start:end])
+        def split(first: int, end: int, top: bool) -> None:
+            seed = number(tokens[first:end])
             label = 1 + seed % 4 if top else seed % 5
             if label:
-                spans.append((start, end, label))
-            if end - start > 1:
-                middle = start + 1 + seed % (end - start - 1)
-                split(start, middle, False)
+                spans.append((first, end, label))
+            if end - first > 1:
+                middle = first + 1 + seed % (end - first - 1)
+                split(first, middle, False)
                 split(middle, end, False)
 
         split(0, len(tokens), True)
@@ -124,8 +124,8 @@ def documents_of(sentences: Sequence[Sequence[str]], starts: Sequence[int] = (0,
     """Documents that start at these sentences."""
     ends = [*starts[1:], len(sentences)]
     return [
-        Document(f"doc {start}", tuple(Sentence(tuple(tokens)) for tokens in sentences[start:end]))
-        for start, end in zip(starts, ends, strict=True)
+        Document(f"doc {first}", tuple(Sentence(tuple(tokens)) for tokens in sentences[first:end]))
+        for first, end in zip(starts, ends, strict=True)
     ]
 
 

@@ -173,7 +173,7 @@ def test_equals_benepars_reading_and_nltks_binarisation_and_round_trips(parts) -
     n = len(tree.tokens)
     assert write_tree(tree) == text
     if len(parts) == 1:
-        theirs = {(start, end + 1, label) for start, end, label in get_labeled_spans(nltk_tree)}
+        theirs = {(first, end + 1, label) for first, end, label in get_labeled_spans(nltk_tree)}
         assert set(tree.spans) - {(0, n, "")} == theirs
     assert list(tree.spans) == sorted(tree.spans, key=lambda span: (span[0], -span[1]))
     labels, tags = labels_and_tags([tree])

@@ -39,13 +39,13 @@ def test_any_range_in_any_order_equals_the_oracle(folder: Path) -> None:
     oracle = [row for tokens in sentences for row in rows_of(toys().parse_to_batch([tokens]))]
     random = np.random.default_rng(3)
     for _ in range(60):
-        start, stop = sorted(random.choice(71, 2, replace=False).tolist())
-        batch = cache.read(start, stop)
-        assert rows_of(batch) == oracle[start:stop]
+        first, stop = sorted(random.choice(71, 2, replace=False).tolist())
+        batch = cache.read(first, stop)
+        assert rows_of(batch) == oracle[first:stop]
         for field in batch.fields:
             assert getattr(batch, field).dtype == np.int32
             getattr(batch, field)[:] = 0  # does not change the cache
-    assert [row for start in range(0, 70, 7) for row in rows_of(cache.read(start, start + 7))] == oracle
+    assert [row for first in range(0, 70, 7) for row in rows_of(cache.read(first, first + 7))] == oracle
     assert cache.documents().tolist() == [0, 5, 6, 40, 64, 70]
     assert cache.document_ids() == ["doc 0", "doc 5", "doc 6", "doc 40", "doc 64"]
     assert cache.token_counts().tolist() == [len(s) for s in sentences] and not cache.flags().any()
@@ -62,7 +62,7 @@ def test_shards_are_found_from_any_working_folder(folder: Path, tmp_path: Path, 
 def test_threads_and_copies_read_the_same(folder: Path) -> None:
     """With fewer shards open at once than threads ask for."""
     shared = TreeCache.open(folder, open_shards=1)
-    ranges = [(start, min(start + 9, 70)) for start in range(0, 70, 3)] * 4
+    ranges = [(first, min(first + 9, 70)) for first in range(0, 70, 3)] * 4
     expected = [rows_of(TreeCache.open(folder).read(*one)) for one in ranges]
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda one: rows_of(shared.read(*one)), ranges))
@@ -103,8 +103,8 @@ def test_a_lock_of_another_program_is_none_of_ours(folder: Path) -> None:
     with open(folder / "shard-000000.h5", "r+b") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         cache = TreeCache.open(folder, open_shards=1)
-        for start in (0, 40, 0):  # the first shard is opened twice
-            assert len(cache.read(start, start + 5)) == 5
+        for first in (0, 40, 0):  # the first shard is opened twice
+            assert len(cache.read(first, first + 5)) == 5
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "shard-000000.h5"])

@@ -70,7 +70,7 @@ def test_a_drawing_is_as_wide_as_its_words_and_shrinks_to_its_page() -> None:
 def test_a_deep_tree_is_drawn_in_linear_size_and_lines_of_bounded_width() -> None:
     n = 20_000
     arcs = dependency_text(["w"] * n, range(n), ["r"] * n).splitlines()
-    spans = [(start, n, "S") for start in range(n - 1)]
+    spans = [(first, n, "S") for first in range(n - 1)]
     phrases = constituency_text(["w"] * n, ["t"] * n, spans).splitlines()
     assert (len(arcs), len(phrases)) == (n, 2 * n - 1)
     assert max(map(len, [*arcs, *phrases])) < 3 * LEVELS + 30
@@ -85,7 +85,7 @@ def test_an_arc_is_above_all_shorter_ones_that_share_words_with_it(ends: list[tu
     spans = [sorted(pair) for pair in ends]
     expected = [0] * len(spans)
     for place in sorted(range(len(spans)), key=lambda place: spans[place][1] - spans[place][0]):
-        start, end = spans[place]
-        below = [expected[other] for other, (a, b) in enumerate(spans) if a < end and b > start]
+        first, end = spans[place]
+        below = [expected[other] for other, (a, b) in enumerate(spans) if a < end and b > first]
         expected[place] = 1 + max(below)
     assert _levels(spans) == expected
