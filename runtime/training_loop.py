@@ -353,9 +353,7 @@ def read_log(path: Path) -> list[Row]:
             row = json.loads(text)
             assert isinstance(row["kind"], str) and isinstance(row["step"], int)
         except (ValueError, RecursionError, KeyError, TypeError, AssertionError):
-            beginning = text[:40].decode("utf-8", "replace")
-            raise UserError(
-                f"{path}, line {number}: {beginning!r} is not of a training log; remove it"
-            ) from None
+            shown = text[:40].decode("utf-8", "replace")
+            raise UserError(f"{path}, line {number}: {shown!r} is not of a training log; remove it") from None
         rows.append(row)
     return rows

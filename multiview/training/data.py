@@ -135,7 +135,7 @@ class Split:
         """
 
         def next_document(sentence: int) -> int:
-            """Return the first start of a document that is not before a sentence."""
+            """Return the first beginning of a document that is not before a sentence."""
             return int(documents[min(int(np.searchsorted(documents, sentence)), len(documents) - 1)])
 
         total = int(documents[-1])
@@ -176,7 +176,7 @@ class Split:
 
 
 def cut_span(first: int, stop: int, batch: int, offset: int = 0, *, shortest: int = 0) -> list[SentenceRange]:
-    """Cut a span at ``start + offset + k * batch``; drop pieces below ``shortest`` (by default half)."""
+    """Cut a span at ``first + offset + k * batch``; drop pieces below ``shortest`` (by default half)."""
     edges = [first, *range(first + offset, stop, batch), stop]
     shortest = shortest or max(batch // 2, 2)
     return [(first, stop) for first, stop in pairwise(edges) if stop - first >= shortest]
@@ -329,7 +329,7 @@ class StepSource:
         ]
         if epoch is None or not self.dropout:
             return [_Part(batch, [np.asarray(batch.row)]) for batch in batches]
-        seed = [self.seed, epoch, start, sum(len(batch.row) for batch in batches)]
+        seed = [self.seed, epoch, first, sum(len(batch.row) for batch in batches)]
         generators = [np.random.default_rng(seed)]
         if self.finds_itself:
             generators += [np.random.default_rng([*seed, view]) for view in range(1, len(self.encoders))]

@@ -167,9 +167,7 @@ BEST = 3
 def train_all(config: MultitaskConfig, run: StudyRun) -> Page:
     """Train every configuration; the three that are best on dev are scored on test."""
     names = [name.strip() for name in config.stages]
-    prefixes = dict.fromkeys(
-        prefix for name in names for prefix in accumulate(name.split("-"), "{}-{}".format)
-    )
+    prefixes = dict.fromkeys(stage for name in names for stage in accumulate(name.split("-"), "{}-{}".format))
     folders = {name: folder_of(name) for name in prefixes}  # a bad stage is refused before data are read
     tasks = read_all_tasks(config)
     for name, task in tasks.items():

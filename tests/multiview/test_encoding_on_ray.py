@@ -23,10 +23,8 @@ def test_ray_data_gives_the_vectors_of_encode(tmp_path: Path) -> None:
     (code,) = [
         block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "import ray" in block
     ]
-    header = (
-        "import ray\n\nray.init(num_cpus=2, include_dashboard=False)\n"  # a cluster of this machine alone
-    )
-    (tmp_path / "page.py").write_text(header + code, encoding="utf-8")
+    start = "import ray\n\nray.init(num_cpus=2, include_dashboard=False)\n"  # a cluster of this machine alone
+    (tmp_path / "page.py").write_text(start + code, encoding="utf-8")
     sentences = [f"Parcel {number} arrived ." for number in range(60)]
     (tmp_path / "sentences.txt").write_text("\n".join(sentences), encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled"}
