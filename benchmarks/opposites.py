@@ -215,8 +215,8 @@ def read_values(
         }
         for name, weights in judges.items()
     }
-    place = list(NUMBERS).index("every word")
-    scorers["words in common"] = {part: part_nF[:, place] for part, part_nF in numbers_by_set.items()}
+    index = list(NUMBERS).index("every word")
+    scorers["words in common"] = {part: part_nF[:, index] for part, part_nF in numbers_by_set.items()}
     names = [f"{name}, share 0.0" for name in meanings]
     return vectors, scorers | {
         name: vectors[name] for name in (*names, "structure alone", "builtin, share 0.15")

@@ -44,13 +44,13 @@ def _relabel(sentence: Sentence, heads: Sequence[int], relations: tuple[str, ...
     upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(heads), relations)
     clauses = {head for head, base in zip(heads, bases, strict=True) if base in ("cop", "csubj", "nsubj")}
     nominals = {word for word, tag in enumerate(upos, 1) if tag in ("NOUN", "PRON", "PROPN")} - clauses
-    first_in_slot: dict[object, int] = {}  # by head, and "ubj" or "obj"; other words have their own slots
+    first_of_key: dict[object, int] = {}  # by head, and "ubj" or "obj"; other words have their own keys
     # Of two subjects the one nearer to the verb is right twice as often (GUM dev).
     for index in sorted(range(len(heads)), key=lambda index: abs(heads[index] - index - 1)):
         head, base, base_of_head = heads[index], bases[index], bases[heads[index] - 1]
         is_unique = base in ("csubj", "nsubj", "obj") and not relations[index].endswith("subj:outer")
-        slot = (head, base[-3:]) if is_unique else index
-        is_second = first_in_slot.setdefault(slot, index) != index
+        key = (head, base[-3:]) if is_unique else index
+        is_second = first_of_key.setdefault(key, index) != index
         follows_part = head == index or (heads[index - 1], bases[index - 1]) == (head, base)
         is_detached = base == "goeswith" and not follows_part
         if not head:

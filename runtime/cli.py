@@ -346,8 +346,8 @@ def import_plugin(module: str) -> None:
         if missing is not None and f"{module}.".startswith(f"{missing}."):
             raise UserError(f"--plugin {module}: no such module in {working_folder} or installed") from None
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = "" if isinstance(error, SyntaxError) else f" ({frame.filename}, line {frame.lineno})"
-        raise UserError(f"--plugin {module}: {type(error).__name__}: {error}{place}") from None
+        where = "" if isinstance(error, SyntaxError) else f" ({frame.filename}, line {frame.lineno})"
+        raise UserError(f"--plugin {module}: {type(error).__name__}: {error}{where}") from None
 
 
 class LogFile(logging.FileHandler):

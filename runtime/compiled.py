@@ -228,8 +228,8 @@ def add_products(h, weight, sums, upwards):  # type: ignore[no-untyped-def]
 
     A recurrence that turns round at each step (``upwards``) begins with what is still in cache of the weight.
     """
-    for place in range(len(weight)):
-        k = place if upwards else len(weight) - 1 - place
+    for position in range(len(weight)):
+        k = position if upwards else len(weight) - 1 - position
         weight_k = weight[k]
         for b in range(len(sums)):
             row, h_k = sums[b], h[b, k]

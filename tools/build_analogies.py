@@ -2,7 +2,7 @@
 
     python -m tools.build_analogies
 
-Facts are in ``analogies-facts.tsv``, contexts with a slot for a word, in two wordings each, in
+Facts are in ``analogies-facts.tsv``, contexts with a blank for a word, in two wordings each, in
 ``analogies-frames.tsv``. A word question is made of two facts that share no word; there are as many as in
 UNI's Table 3, drawn at random. A semantic phrase or sentence has one context, found by A's pair, in both
 wordings,
@@ -37,7 +37,7 @@ KINDS = {
     "positive-comparative": "adjective",
     "positive-negative": "predicate",
 }
-"""What stands in the slot of a category's contexts."""
+"""What stands in the blank of a category's contexts."""
 COUNTS = dict(zip(CATEGORIES, (506, 4524, 2467, 506, 1056, 1322, 812), strict=True))
 """The number of questions of each category (UNI, Table 3)."""
 WRONG_WORDS = 4
@@ -58,7 +58,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Frame:
-    """A context in two wordings, each with one slot."""
+    """A context in two wordings, each with one blank."""
 
     left: str
     right: str
@@ -73,13 +73,13 @@ def read_facts(category: str) -> list[Fact]:
 
 
 def read_frames(kind: str, level: str) -> list[Frame]:
-    """Read the contexts of a level for what stands in their slots."""
+    """Read the contexts of a level for what stands in their blanks."""
     rows = read_table(FOLDER / "analogies-frames.tsv", ("kind", "level", "left", "right"))
     return [Frame(*row.cells[2:]) for row in rows if row.cells[:2] == (kind, level)]
 
 
 def fill(wording: str, word: str, kind: str, level: str, *, is_right: bool) -> str:
-    """Put a word into a context's slot; a sentence gets its capital.
+    """Put a word into a context's blank; a sentence gets its capital.
 
     It stands there as "the boy", "her friend" or, the right word of a pair in a sentence, "are walking".
     """

@@ -33,7 +33,7 @@ from runtime.errors import extra
 FOLDER = Path(__file__).parent
 FILLINGS = 20
 """Number of triplets that are made of each frame."""
-_CLASS_OF_SLOT = {
+_CLASS_OF_BLANK = {
     **dict.fromkeys("pqr", "person"),
     **dict.fromkeys("tu", "thing"),
     **dict.fromkeys("xy", "place"),
@@ -41,9 +41,9 @@ _CLASS_OF_SLOT = {
     **dict.fromkeys("vw", "verb"),
     **dict.fromkeys("nm", "number"),
 }
-"""The word class of each slot of a frame; slots of one class get different words."""
+"""The word class of each blank of a frame; blanks of one class get different words."""
 _FORM_INDEX = {"verb": {"base": 0, "": 1, "part": 2}, **{c: {"": 0, "s": 1} for c in ("person", "thing")}}
-"""Index of the form that a slot such as ``{v:part}`` takes among the forms in ``words.tsv``: base, past and
+"""Index of the form that a blank such as ``{v:part}`` takes among the forms in ``words.tsv``: base, past and
 participle of a verb, singular and plural of a noun."""
 _FUNCTION_WORDS = (
     *("a", "an", "the", "is", "are", "was", "were", "be", "been", "being", "am", "do", "does", "did", "has"),
@@ -100,17 +100,17 @@ def split_rows(file: str, split: str) -> Iterator[dict[str, str]]:
 def _fill_frame(
     texts: Sequence[str], words: dict[str, list[list[str]]], generator: random.Random
 ) -> list[str]:
-    """Put one word into each slot of a frame's texts, and correct capitals and articles."""
-    slots = sorted({slot for text in texts for slot in re.findall(r"\{(\w)", text)})
-    word_of_slot: dict[str, list[str]] = {}
-    for slot in slots:
-        free_words = [word for word in words[_CLASS_OF_SLOT[slot]] if word not in word_of_slot.values()]
-        word_of_slot[slot] = generator.choice(free_words)
+    """Put one word into each blank of a frame's texts, and correct capitals and articles."""
+    blanks = sorted({blank for text in texts for blank in re.findall(r"\{(\w)", text)})
+    word_of_blank: dict[str, list[str]] = {}
+    for blank in blanks:
+        free_words = [word for word in words[_CLASS_OF_BLANK[blank]] if word not in word_of_blank.values()]
+        word_of_blank[blank] = generator.choice(free_words)
 
     def form_of_word(match: re.Match[str]) -> str:
-        slot, form = match[1], match[2] or ""
-        index_of_form = _FORM_INDEX.get(_CLASS_OF_SLOT[slot], {"": 0})
-        return word_of_slot[slot][index_of_form[form]]
+        blank, form = match[1], match[2] or ""
+        index_of_form = _FORM_INDEX.get(_CLASS_OF_BLANK[blank], {"": 0})
+        return word_of_blank[blank][index_of_form[form]]
 
     sentences = []
     for text in texts:

@@ -10,8 +10,8 @@ no vocabulary; trigrams bring words of one stem near each other (fastText: Bojan
 
 A key stands for K signs, which SplitMix64 (Steele, Lea & Flood 2014) makes from it, so that none is kept in
 memory: number c is ``mix(key + c · golden)``, c from 1, and gives eight bytes, lowest first. Bit j, from the
-lowest, of the i-th byte of all is the sign of place j · K / 8 + i, so that one instruction counts the bits of
-many places.
+lowest, of the i-th byte of all is the sign of position j · K / 8 + i, so that one instruction counts the bits
+of many positions.
 
 Legend of dimension suffixes: B sentences, N tokens or keys, G trigrams, U distinct words, K width.
 """
@@ -140,7 +140,7 @@ def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64
     code_points = np.frombuffer(text, "<u4").astype(np.uint64)
     # Three code points of 21 bits fit into one number.
     trigrams = code_points[:-2] << np.uint64(42) | code_points[1:-1] << np.uint64(21) | code_points[2:]
-    # Two of the places where a word's trigrams could begin reach into the next word.
+    # Two of the positions where a word's trigrams could begin reach into the next word.
     begin_G = np.arange(count_U.sum()) + 2 * np.repeat(np.arange(len(types)), count_U)
     return mix_bits(trigrams[begin_G]), count_U
 

@@ -170,8 +170,8 @@ def explain_pair(
     cosine = cosines.pop("")
     pair_bindings: list[Binding] = []
     if "relation" in batch.fields:
-        places = np.array([0, 1])
-        pair_bindings = bindings(Comparison(facts_of_pairs([(places, batch)], places[None])), 0)
+        rows = np.array([0, 1])
+        pair_bindings = bindings(Comparison(facts_of_pairs([(rows, batch)], rows[None])), 0)
     return Explanation(pair[0], pair[1], cosine, cosines, trees, matches, pair_bindings)
 
 

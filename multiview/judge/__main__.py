@@ -56,27 +56,27 @@ def read_file(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
     """Return the pairs of a file, and their labels if it has any; a row that is none is a UserError."""
     pairs: list[tuple[str, str]] = []
     labels: list[int] = []
-    places, label_place = [0, 1], 2
+    columns, label_column = [0, 1], 2
     count = 0
     for line in text_lines(path):
         cells = [unquote(cell.strip()) for cell in line.text.split("\t")]
         names = [cell.lower() for cell in cells]
         if not count and set(COLUMNS) <= set(names):
             check_header(path, line.number, names)
-            places = [names.index(name) for name in COLUMNS]
-            label_place = names.index("label") if "label" in names else len(names)
+            columns = [names.index(name) for name in COLUMNS]
+            label_column = names.index("label") if "label" in names else len(names)
             count = len(cells)
             continue
         if not count and len(cells) not in (2, 3):
             raise bad_row(path, line.number, "two sentences and perhaps a label", line.text)
         count = count or len(cells)
-        if len(cells) != count or not all(cells[place] for place in places):
+        if len(cells) != count or not all(cells[column] for column in columns):
             raise bad_row(path, line.number, f"{count} cells, as before, and two sentences", line.text)
-        pairs.append((cells[places[0]], cells[places[1]]))
-        if label_place < count:
-            if cells[label_place] not in ("0", "1"):
-                raise bad_row(path, line.number, "a label 0 or 1", cells[label_place])
-            labels.append(int(cells[label_place]))
+        pairs.append((cells[columns[0]], cells[columns[1]]))
+        if label_column < count:
+            if cells[label_column] not in ("0", "1"):
+                raise bad_row(path, line.number, "a label 0 or 1", cells[label_column])
+            labels.append(int(cells[label_column]))
     if not pairs:
         raise UserError(f"{path}: holds no rows")
     return pairs, labels
@@ -102,11 +102,11 @@ def show_curve(probabilities: Sequence[float], labels: Sequence[int], picture: P
     hit_rate_T, precision_T = (accepted_T - false_T) / is_same_n.sum(), 1 - false_T / accepted_T
     print("hit rate  precision  95 % bound  threshold")
     for wanted in range(10, 101, 10):
-        place = int((hit_rate_T < wanted / 100 - 1e-9).sum())
-        bound = 1 - upper_bound(false_T[place], accepted_T[place])
-        rates = (hit_rate_T[place], precision_T[place], bound)
+        index = int((hit_rate_T < wanted / 100 - 1e-9).sum())
+        bound = 1 - upper_bound(false_T[index], accepted_T[index])
+        rates = (hit_rate_T[index], precision_T[index], bound)
         print("{:7.1f}%  {:8.1f}%  {:9.1f}%".format(*(100 * float(r) for r in rates)), end="")
-        print(f"  {threshold_T[place]:9.4f}")
+        print(f"  {threshold_T[index]:9.4f}")
     figure = Figure(figsize=(5, 4), layout="constrained")
     axis = figure.subplots()
     axis.plot(100 * hit_rate_T, 100 * precision_T)

@@ -97,7 +97,7 @@ class Words(Items):
 class Arcs(Items):
     """The arcs [M] of one side.
 
-    ``arc`` is the place of each in the facts, ``slot`` one number for pair, role and the head's base,
+    ``arc`` is the index of each in the facts, ``role_key`` one number for pair, role and the head's base,
     ``dependent`` one for pair and the dependent's base. ``sign`` is -1 where one of the two is denied.
     """
 
@@ -109,19 +109,19 @@ class Arcs(Items):
         self.pair, arc_M = _items_of_pairs(facts.arc_count, row_n)
         self.arc = arc_M
         head, dependent = facts.head[arc_M], facts.dependent[arc_M]
-        self.slot = (self.pair * len(ROLES) + facts.role[arc_M]) * base_count + base_number[head]
+        self.role_key = (self.pair * len(ROLES) + facts.role[arc_M]) * base_count + base_number[head]
         self.dependent = self.pair * base_count + base_number[dependent]
-        self.key = self.slot * base_count + base_number[dependent]
+        self.key = self.role_key * base_count + base_number[dependent]
         self.is_comparison: Flags = facts.role[arc_M] == ROLE.THAN
-        slot_back = (self.pair * len(ROLES) + facts.role[arc_M]) * base_count + base_number[dependent]
-        self.key_back = slot_back * base_count + base_number[head]
+        role_key_back = (self.pair * len(ROLES) + facts.role[arc_M]) * base_count + base_number[dependent]
+        self.key_back = role_key_back * base_count + base_number[head]
         self.sign = facts.arc_sign[arc_M] * sign[head] * sign[dependent]
 
     def compare(self, other: Self) -> None:
         """Find the arcs that the other side has, and what it has instead of others."""
         super().compare(other)
         is_lone_there = ~_is_in(other.key, self.key)
-        self.is_refilled: Flags = (self.match == 0) & _is_in(self.slot, other.slot)
+        self.is_refilled: Flags = (self.match == 0) & _is_in(self.role_key, other.role_key)
         self.is_turned_comparison: Flags = self.is_comparison & _is_in(self.key_back, other.key)
         self.is_moved: Flags = (self.match == 0) & _is_in(self.dependent, other.dependent[is_lone_there])
 
@@ -131,13 +131,13 @@ def _is_in(key: Ints, others: Ints, *, is_sorted: bool = False) -> Flags:
     if not len(others):
         return np.zeros(len(key), bool)
     others = others if is_sorted else np.sort(others)
-    place = np.searchsorted(others, key)
-    is_in: Flags = others[np.minimum(place, len(others) - 1)] == key
+    position = np.searchsorted(others, key)
+    is_in: Flags = others[np.minimum(position, len(others) - 1)] == key
     return is_in
 
 
 def _items_of_pairs(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
-    """Return the pair and the place of each word, or arc, of the sentences ``row_n``."""
+    """Return the pair and the index of each word, or arc, of the sentences ``row_n``."""
     begin = np.cumsum(lengths) - lengths
     pair = np.repeat(np.arange(len(row_n)), lengths[row_n])
     return pair, concatenated_ranges(begin[row_n], lengths[row_n])
@@ -153,10 +153,10 @@ def _match(key: Ints, sign: Ints, other_key: Ints, other_sign: Ints) -> Ints:
 
 
 def _single_words(side: Words) -> tuple[Ints, Ints]:
-    """Return key and place of the content words that a sentence has once, in the order of their keys."""
-    place = np.flatnonzero(side.is_content)
-    key, first, count = np.unique(side.key[place], return_index=True, return_counts=True)
-    return key[count == 1], place[first[count == 1]]
+    """Return key and index of the content words that a sentence has once, in the order of their keys."""
+    position = np.flatnonzero(side.is_content)
+    key, first, count = np.unique(side.key[position], return_index=True, return_counts=True)
+    return key[count == 1], position[first[count == 1]]
 
 
 def _poles_of_lone_words(
@@ -231,12 +231,12 @@ class Comparison:
         a *blue* coat has the ranks 2, 1, 0, 3 in a blue hat on a red coat.
         """
         a, b = self.words
-        (key_a, place_a), (key_b, place_b) = _single_words(a), _single_words(b)
+        (key_a, position_a), (key_b, position_b) = _single_words(a), _single_words(b)
         _, index_a, index_b = np.intersect1d(key_a, key_b, assume_unique=True, return_indices=True)
-        order = np.argsort(place_a[index_a])
-        pair = a.pair[place_a[index_a][order]]
+        order = np.argsort(position_a[index_a])
+        pair = a.pair[position_a[index_a][order]]
         rank_a = np.arange(len(pair))  # ranks go on from pair to pair, on both sides alike
-        rank_b = np.argsort(np.argsort(place_b[index_b][order]))
+        rank_b = np.argsort(np.argsort(position_b[index_b][order]))
 
         count = np.bincount(pair, minlength=a.pair_count)
         is_first = _is_in(rank_a, np.cumsum(count) - count)

@@ -82,7 +82,7 @@ class FormTable:
         self._place: dict[str, int] = {}
 
     def add(self, words: Sequence[str]) -> Ints:
-        """Add the words that are new, and return the place of each word in ``forms``, [U]."""
+        """Add the words that are new, and return the index of each word in ``forms``, [U]."""
         for word in words:
             if word not in self._place:
                 self._place[word] = len(self.forms)
@@ -139,7 +139,7 @@ def _further_poles() -> dict[str, Poles]:
 class Facts(NamedTuple):
     """The words [T] and arcs [M] of sentences, sentence by sentence.
 
-    Words, heads and dependents are places in a :class:`FormTable`. ``is_content`` leaves out function words
+    Words, heads and dependents are indices in a :class:`FormTable`. ``is_content`` leaves out function words
     and those that deny. A sign is -1 where the word, or one of the arc's two words, is denied, else 1.
     """
 
@@ -206,14 +206,14 @@ class PairFacts(NamedTuple):
     """[n, 2], the row in ``facts`` of both sentences of each pair."""
 
 
-def facts_of_pairs(batches: Iterable[tuple[Ints, Batch]], place_n2: Ints) -> PairFacts:
-    """Read paired sentences, by their places [B] in each batch and ``place_n2`` in each pair."""
+def facts_of_pairs(batches: Iterable[tuple[Ints, Batch]], text_n2: Ints) -> PairFacts:
+    """Read paired sentences, by their rows [B] in each batch and ``text_n2`` in each pair."""
     forms = FormTable()
-    places: list[Ints] = []
+    rows: list[Ints] = []
     parts: list[Facts] = []
-    for place_B, batch in batches:
-        places.append(place_B)
+    for row_B, batch in batches:
+        rows.append(row_B)
         parts.append(_read_facts(batch, forms))
     facts = Facts(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    row_of_place = np.argsort(np.concatenate(places))
-    return PairFacts(facts, forms, row_of_place[place_n2])
+    row_of_text = np.argsort(np.concatenate(rows))
+    return PairFacts(facts, forms, row_of_text[text_n2])

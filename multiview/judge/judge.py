@@ -63,17 +63,17 @@ def read_numbers(
         from runtime.device import torch_threads
 
     pairs = [as_read(*pair) for pair in pairs]
-    places: dict[Text, int] = {}
-    place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs], np.int64)
-    texts = list(places)
+    order: dict[Text, int] = {}
+    text_n2 = np.array([[order.setdefault(text, len(order)) for text in pair] for pair in pairs], np.int64)
+    texts = list(order)
     with torch.inference_mode(), torch_threads(1):
-        facts = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, BATCH), place_n2)
+        facts = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, BATCH), text_n2)
         both = Comparison(facts)
         numbers = compute_numbers(both, source.words)
     if encoder is not None:
         strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
         vectors = unit_rows(check_vectors(encoder.encode(strings), strings, type(encoder).__name__)[0])
-        numbers["topic"] = np.einsum("nd,nd->n", *vectors[place_n2.T])
+        numbers["topic"] = np.einsum("nd,nd->n", *vectors[text_n2.T])
     return both, np.column_stack([numbers[name] for name in NUMBERS]).astype(np.float64)
 
 

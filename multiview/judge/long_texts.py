@@ -59,7 +59,7 @@ def where_they_differ(a: Text, b: Text) -> tuple[Text, Text]:
 
 def _sentences(words: Sequence[str]) -> list[Sequence[str]]:
     """Cut after words that end in a full stop, a question or an exclamation mark, perhaps in quotes."""
-    ends = [place for place, word in enumerate(words, 1) if _END.fullmatch(word)]
+    ends = [position for position, word in enumerate(words, 1) if _END.fullmatch(word)]
     starts = [0, *ends]
     return [words[first:end] for first, end in zip(starts, [*ends, len(words)], strict=True) if first < end]
 

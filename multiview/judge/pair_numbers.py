@@ -41,9 +41,9 @@ class Meanings:
         row_U = table.vocabulary.lookup(texts)
         self.vectors: Vectors = unit_rows(table.rows(0, row_U).float().cpu().numpy())
         rank = row_U.copy()
-        for place, text in enumerate(texts):
+        for number, text in enumerate(texts):
             if not text.islower():
-                rank[place] = table.vocabulary.row(text.lower())
+                rank[number] = table.vocabulary.row(text.lower())
         self.rarity = np.log1p(np.minimum(rank, LAST_RANK)).astype(np.float64)
 
     def weight(self, side: Words) -> Floats:

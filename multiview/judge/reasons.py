@@ -57,32 +57,32 @@ class Reason:
 
 def bindings(both: Comparison, pair: int) -> list[Binding]:
     """Return who did what to whom in the two sentences of a pair, what differs first."""
-    arcs_a, arcs_b = (_arcs_by_slot(both, column, pair) for column in (0, 1))
+    arcs_a, arcs_b = (_arcs_by_role(both, column, pair) for column in (0, 1))
     bindings = []
-    for slot in arcs_a | arcs_b:
-        sides = arcs_a.get(slot, []), arcs_b.get(slot, [])
+    for key in arcs_a | arcs_b:
+        sides = arcs_a.get(key, []), arcs_b.get(key, [])
         heads = list(dict.fromkeys(head for arcs in sides for head, _ in arcs))
         is_denied_once = len({head.startswith("not ") for head in heads}) > 1
         head = " | ".join(heads) if is_denied_once and all(sides) else heads[0]
         words_a, words_b = (tuple(word.text for _, word in arcs) for arcs in sides)
         bases_a, bases_b = (frozenset(word.base_number for _, word in arcs) for arcs in sides)
-        bindings.append(Binding(ROLES[slot[0]], head, words_a, words_b, (bases_a, bases_b)))
+        bindings.append(Binding(ROLES[key[0]], head, words_a, words_b, (bases_a, bases_b)))
     return sorted(bindings, key=lambda binding: binding.is_same)
 
 
-def _arcs_by_slot(both: Comparison, column: int, pair: int) -> dict[tuple[int, int], list[tuple[str, Form]]]:
+def _arcs_by_role(both: Comparison, column: int, pair: int) -> dict[tuple[int, int], list[tuple[str, Form]]]:
     """Return a sentence's arcs, head and dependent as they are shown, by role and the base of the head."""
     facts, forms, arcs = both.pairs.facts, both.pairs.forms.forms, both.arcs[column]
-    arcs_by_slot: dict[tuple[int, int], list[tuple[str, Form]]] = {}
+    arcs_by_role: dict[tuple[int, int], list[tuple[str, Form]]] = {}
     for arc in arcs.arc[arcs.of_pair(pair)].tolist():
         head, dependent = forms[facts.head[arc]], forms[facts.dependent[arc]]
         head_sign = int(facts.head_sign[arc])
         dependent_sign = head_sign * int(facts.arc_sign[arc])
         head_text = _with_not(head.text.lower(), head_sign)
         dependent_text = _with_not(dependent.text.lower(), dependent_sign)
-        slot = (int(facts.role[arc]), head.base_number)
-        arcs_by_slot.setdefault(slot, []).append((head_text, dependent._replace(text=dependent_text)))
-    return arcs_by_slot
+        key = (int(facts.role[arc]), head.base_number)
+        arcs_by_role.setdefault(key, []).append((head_text, dependent._replace(text=dependent_text)))
+    return arcs_by_role
 
 
 def _with_not(text: str, sign: int) -> str:

@@ -26,15 +26,15 @@ if TYPE_CHECKING:  # they import torch
 
 FOLDER = Path(__file__).parent / "similarity_weights"
 """The folder of the weights in the package."""
-USED_NUMBERS = [place for place, name in enumerate(NUMBERS) if name != "topic"]
-"""The places of the judge's numbers that are read: the topic may be that of any encoder."""
+USED_NUMBERS = [index for index, name in enumerate(NUMBERS) if name != "topic"]
+"""The indices of the judge's numbers that are read: the topic may be that of any encoder."""
 
 
 class SimilarityWeights(Weights):
     """The weights of similarity; the labels that they are fitted to are graded, from 0 to 1."""
 
     names: ClassVar[tuple[str, ...]] = (
-        *(list(NUMBERS)[place] for place in USED_NUMBERS),
+        *(list(NUMBERS)[index] for index in USED_NUMBERS),
         *("slots", "agents", "patients", "predicates", "meaning", "structure"),
     )
 
@@ -56,10 +56,10 @@ def similarity_numbers(
     from multiview.judge.slots import slot_cosines
     from multiview.structure.joining import meaning_and_structure
 
-    places: dict[Text, int] = {}
-    place_n2 = np.array([[places.setdefault(text, len(places)) for text in as_read(*pair)] for pair in pairs])
-    parts = meaning_and_structure(source, list(places))
-    cosines = [np.einsum("nd,nd->n", *part[place_n2.T], dtype=np.float64) for part in parts]
+    order: dict[Text, int] = {}
+    text_n2 = np.array([[order.setdefault(text, len(order)) for text in as_read(*pair)] for pair in pairs])
+    parts = meaning_and_structure(source, list(order))
+    cosines = [np.einsum("nd,nd->n", *part[text_n2.T], dtype=np.float64) for part in parts]
     slot_nL, slots_n = slot_cosines(both.pairs, source.words)
     return np.column_stack([numbers_nF[:, USED_NUMBERS], slots_n, slot_nL[:, :3], *cosines]), slot_nL
 

@@ -71,9 +71,9 @@ def _words_in_slots(facts: Facts, form_count: int) -> csr_array:
     word_T = np.flatnonzero(facts.is_content)
     sentence_T = np.repeat(np.arange(len(facts.word_count)), facts.word_count)[word_T]
     form_T = facts.form[word_T]
-    places = np.concatenate([sentence_T * form_count + form_T, dependent_M, head_M[has_predicate_M]])
-    _, number = np.unique(places, return_inverse=True)
-    first_slot = np.full(len(places), _SLOT["rest"])
+    keys = np.concatenate([sentence_T * form_count + form_T, dependent_M, head_M[has_predicate_M]])
+    _, number = np.unique(keys, return_inverse=True)
+    first_slot = np.full(len(keys), _SLOT["rest"])
     slot_M = np.append(slot_M, np.full(has_predicate_M.sum(), _SLOT["predicate"]))
     np.minimum.at(first_slot, number[len(word_T) :], slot_M)
     row_T = sentence_T * len(SLOTS) + first_slot[number[: len(word_T)]]

@@ -120,9 +120,9 @@ class Weights:
 
     def with_scale_of(self, number: str, numbers_nF: Floats) -> Self:
         """Return these weights for a number of another scale, such as the cosine of another encoder."""
-        place, mean, deviation = self.numbers.index(number), [*self.mean], [*self.deviation]
-        mean[place] = float(numbers_nF[:, place].mean())
-        deviation[place] = max(float(numbers_nF[:, place].std()), MIN_DEVIATION)
+        index, mean, deviation = self.numbers.index(number), [*self.mean], [*self.deviation]
+        mean[index] = float(numbers_nF[:, index].mean())
+        deviation[index] = max(float(numbers_nF[:, index].std()), MIN_DEVIATION)
         return replace(self, mean=mean, deviation=deviation)
 
     def fit_on(

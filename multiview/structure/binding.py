@@ -71,14 +71,14 @@ class BindingPlan(Plan):
     """The plan of ROLES and ORDER: which of the distinct words are bound to which."""
 
     role: NDArray[np.int64]  # [M], rows of the signs
-    head: NDArray[np.int64]  # [M], places among the distinct words
+    head: NDArray[np.int64]  # [M], indices of distinct words
     dependent: NDArray[np.int64]  # [M], likewise; U of a word that is bound to nothing
     sign: NDArray[np.float32]  # [M], below 0 where one of the two words is denied; 1 but for repeated pairs
     sentence: NDArray[np.int64]  # [M]
     spelling: NDArray[np.float32]  # [U, S]
     spelling_share: NDArray[np.float32]  # [U], in the cosine of each distinct word
     token_of_word: NDArray[np.int64]  # [U], the first token of each distinct word
-    word: NDArray[np.int64]  # [N], each token's place among the distinct words
+    word: NDArray[np.int64]  # [N], the index of each token's distinct word
 
 
 def role_pairs(trees: WordTrees) -> RoleArcs:

@@ -81,10 +81,10 @@ def vectors_of_texts(
     vectors_nS = torch.zeros(len(texts), encoder.width, dtype=torch.float32)
     # Parsing takes one thread: it has no large products.
     with torch.inference_mode(), torch_threads(1):
-        for place_B, batch in source.reader.batches(texts, encoder.requires, None, BATCH):
+        for row_B, batch in source.reader.batches(texts, encoder.requires, None, BATCH):
             vectors_BS = encoder.encode(batch)
-            check_finite(vectors_BS, batch, place_B, source.name)
-            vectors_nS[torch.from_numpy(place_B)] = vectors_BS.cpu()
+            check_finite(vectors_BS, batch, row_B, source.name)
+            vectors_nS[torch.from_numpy(row_B)] = vectors_BS.cpu()
     return vectors_nS.numpy()
 
 

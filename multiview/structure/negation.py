@@ -84,9 +84,9 @@ _MODIFIER = KIND.ADVERB | KIND.DETERMINER | KIND.AUXILIARY | KIND.COPULA
 class WordTrees:
     """The words of a batch in their dependency trees, with the rules of negation.
 
-    ``types`` are the distinct words in plain characters, ``word_N`` each token's place among them.
+    ``types`` are the distinct words in plain characters, ``word_N`` the index of each token's.
     ``has_letters_N`` is false for punctuation, and ``relation_N`` are bits of
-    :mod:`parsing.trees.role_rules`. Tokens are places in the batch, -1 is none. ``opposites`` are those of
+    :mod:`parsing.trees.role_rules`. Tokens are indices in the batch, -1 is none. ``opposites`` are those of
     the package by default.
     """
 
@@ -108,7 +108,7 @@ class WordTrees:
         )
 
     def sentences_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sentence of each of some tokens, as its place in the batch."""
+        """Return the sentence of each of some tokens, as its row in the batch."""
         return np.searchsorted(self.batch.sentence_offsets, tokens, side="right") - 1
 
     def content_tokens(self) -> NDArray[np.int64]:
@@ -150,8 +150,8 @@ class WordTrees:
     def _children(self, token: int, kinds: int | None = None) -> list[int]:
         """Return the dependents of a token, all or those of some kinds of relations."""
         first = max(token - REACH, 0)
-        places = np.flatnonzero(self.parent_N[first : token + REACH] == token)
-        tokens = [first + int(place) for place in places]
+        offsets = np.flatnonzero(self.parent_N[first : token + REACH] == token)
+        tokens = [first + int(offset) for offset in offsets]
         return tokens if kinds is None else [child for child in tokens if self.relation_N[child] & kinds]
 
     def _denied_tokens(self, token: int) -> list[int]:

@@ -67,12 +67,12 @@ class ContinuedModel(TrainingProgram):
         self.network = network = _network(start.network, views)
         if network.readout is not None:
             network.readout.origin += f"; went on with {', '.join(trees.folder.name for trees in all_trees)}"
-        places = network.positions_to_contrast(trained)
+        positions = network.positions_to_contrast(trained)
         network.requires_grad_(False)
-        for module in (network.readout, *(network.encoder_list[place] for place in places)):
+        for module in (network.readout, *(network.encoder_list[position] for position in positions)):
             if module is not None:
                 module.requires_grad_(True)
-        network.objective = self.objective = MeaningObjective(network.readout, places, loss_of(config))
+        network.objective = self.objective = MeaningObjective(network.readout, positions, loss_of(config))
         sources = [
             StepSource(
                 trees,
@@ -148,8 +148,8 @@ def _choose_views(config: ContinueConfig, start: ViewStack) -> tuple[list[str], 
     new_views = [view for view in chosen if view not in own_views]
     if new_views and start.words.tables:
         raise UserError(f"--views {config.views}: {new_views[0]} can join a start of fixed words only")
-    place = len(trained_views(own_views))
-    views = [*own_views[:place], *new_views, *own_views[place:]]
+    position = len(trained_views(own_views))
+    views = [*own_views[:position], *new_views, *own_views[position:]]
     return views, [view for view in views if view in chosen]
 
 

@@ -145,11 +145,11 @@ class Split:
         validation: list[SentenceRange] = []
         previous_stop = 0
         for block in range(blocks if validation_sentences else 0):
-            place = (2 * block + 1) * total // (2 * blocks)
-            first = max(next_document(place), previous_stop)
+            middle = (2 * block + 1) * total // (2 * blocks)
+            first = max(next_document(middle), previous_stop)
             stop = next_document(first + block_size)
             if not first < stop <= first + 4 * block_size + 1:  # whole, it would use up the training data
-                first = max(place, previous_stop)
+                first = max(middle, previous_stop)
                 stop = min(first + block_size, total)
             if first < stop:
                 validation.append((first, stop))

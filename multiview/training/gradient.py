@@ -43,20 +43,20 @@ class MultiViewNetwork(ViewStack):
     objective: Objective | MeaningObjective
 
     def positions_to_contrast(self, trained: Collection[str]) -> list[int]:
-        """Return the places of the views that are trained, and so compared; they are as wide as the first."""
-        places = [place for place, view in enumerate(self.views) if view in trained]
+        """Return the positions of the trained views, which are compared; they are as wide as the first."""
+        positions = [position for position, view in enumerate(self.views) if view in trained]
         width = self.widths[0]
-        for view in (self.encoder_list[place] for place in places):
+        for view in (self.encoder_list[position] for position in positions):
             if view.width != width:
                 raise UserError(
                     f"view {view.name!r}: is {view.width} wide, the views that it is compared with {width}"
                 )
-        return places
+        return positions
 
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """The place of this process among all of them."""
+    """The number of this process among all of them."""
 
     rank: int = 0
     world: int = 1
@@ -109,11 +109,11 @@ class DistributedContext:
         all_rows = np.unique(np.concatenate([np.array(rows, dtype=np.int64) for rows in rows_of_processes]))
         device = step.table_rows.device
         table_rows = to_device(torch.from_numpy(all_rows), device)
-        places = to_device(torch.from_numpy(np.searchsorted(all_rows, step.rows)), device)
+        positions = to_device(torch.from_numpy(np.searchsorted(all_rows, step.rows)), device)
         sums = []
         for gradient in gradients:
             gradient_of_all_rows = gradient.new_zeros(len(all_rows), gradient.shape[1])
-            sums.append(self.sum(gradient_of_all_rows.index_copy_(0, places, gradient)))
+            sums.append(self.sum(gradient_of_all_rows.index_copy_(0, positions, gradient)))
         return table_rows, sums
 
 

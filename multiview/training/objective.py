@@ -62,7 +62,7 @@ class Targets:
     """How each anchor that has a positive is compared with each sentence of the batch."""
 
     anchor: Tensor
-    """int64 [A], each anchor's place in the batch."""
+    """int64 [A], each anchor's row in the batch."""
     itself: Tensor
     """bool [A, B]: the candidate is the anchor's own sentence, or has its words."""
     positive: Tensor
@@ -103,7 +103,7 @@ def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
 def pair_targets(rows: Sequence[Sequence[int]], group_B: NDArray[np.integer]) -> Targets:
     """Return the targets of sentences that a file pairs: each side of a pair is an anchor of the other.
 
-    A row has the places in the batch of an anchor, its positive and its negatives. Sentences of one group
+    An example has the rows in the batch of an anchor, its positive and its negatives. Sentences of one group
     belong together, directly or through others, and are no negatives of each other unless a row says so.
     """
     size = len(group_B)
@@ -170,7 +170,7 @@ class Grades:
     """Pairs of sentences of a batch with grades of how alike they are; all arrays are [P]."""
 
     first: Tensor
-    """int64, a sentence's place in the batch."""
+    """int64, a sentence's row in the batch."""
     second: Tensor
     grade: Tensor
     """From 0 to 1, the lowest to the highest grade of training."""
@@ -269,16 +269,16 @@ class MeaningObjective(nn.Module):
 
     Args:
         readout: makes the meaning of all views; without one it is the views side by side.
-        places: where the views that are contrasted with each other stand among all.
+        positions: of the views that are contrasted with each other, among all.
         config: the terms' weights, and the temperature of meanings.
     """
 
-    def __init__(self, readout: Readout | None, places: Sequence[int], config: MeaningConfig) -> None:
+    def __init__(self, readout: Readout | None, positions: Sequence[int], config: MeaningConfig) -> None:
         super().__init__()
-        self.readout, self.places = readout, list(places)
+        self.readout, self.positions = readout, list(positions)
         assert config.keep is not None and config.temperature is not None
         self.temperature = config.temperature
-        has_pairs = len(self.places) > 1 and config.views > 0
+        has_pairs = len(self.positions) > 1 and config.views > 0
         self.weights = {"views": config.views} if has_pairs else {}
         """Weight of each term."""
         self.weights |= {"meaning": config.meaning, "kept": config.keep}
@@ -320,7 +320,7 @@ class MeaningObjective(nn.Module):
         score_AB = meaning_BK[targets.anchor] @ meaning_BK.T / self.temperature
         terms = {"meaning": contrastive_losses(score_AB, targets, "all").sum(), "kept": kept}
         if "views" in self.weights:
-            units = [normalize(_exact(features[place]), dim=1) for place in self.places]
+            units = [normalize(_exact(features[position]), dim=1) for position in self.positions]
             scores = (
                 one[targets.anchor] @ other.T / TEMPERATURE for one, other in itertools.permutations(units, 2)
             )

@@ -60,10 +60,10 @@ class Packing:
         lengths = lengths_B.numpy()
         longest_first = np.argsort(-lengths, kind="stable")
         is_word = np.arange(lengths.max())[:, None] < lengths[longest_first]
-        time_N, place_N = np.nonzero(is_word)
+        time_N, sorted_N = np.nonzero(is_word)
         return cls(
             shape=(len(lengths), positions),
-            index_N=torch.from_numpy(longest_first[place_N] * positions + time_N),
+            index_N=torch.from_numpy(longest_first[sorted_N] * positions + time_N),
             starts=offsets_of(is_word.sum(1)),
         )
 

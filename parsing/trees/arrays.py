@@ -108,13 +108,13 @@ def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, 
                 defects[i] = 5
                 break
             has_parent[nodes + a] = has_parent[nodes + b] = True
-            place_a, place_b = base + a - n, base + b - n  # of children that are internal nodes
-            first_word[k] = first_word[place_a] if a >= n else a
-            last_word[k] = last_word[place_b] if b >= n else b
-            if (last_word[place_a] if a >= n else a) + 1 != (first_word[place_b] if b >= n else b):
+            node_a, node_b = base + a - n, base + b - n  # of children that are internal nodes
+            first_word[k] = first_word[node_a] if a >= n else a
+            last_word[k] = last_word[node_b] if b >= n else b
+            if (last_word[node_a] if a >= n else a) + 1 != (first_word[node_b] if b >= n else b):
                 defects[i] = 6
                 break
-            heights[k] = 1 + max(heights[place_a] if a >= n else 0, heights[place_b] if b >= n else 0)
+            heights[k] = 1 + max(heights[node_a] if a >= n else 0, heights[node_b] if b >= n else 0)
     return heights, defects, first_word, last_word
 
 

@@ -335,7 +335,7 @@ def _add_dependents(tree, arcs, head, subject):  # type: ignore[no-untyped-def]
     for child in children(tree, head):
         if child == tree[head].standard or child == subject or tree[child].kinds & _KINDS_WITHOUT_RULE:
             continue
-        rule = DEPENDENT_TABLE[_rule_place(tree[child].kinds, tree[child].mark, tree[child].word, is_passive)]
+        rule = DEPENDENT_TABLE[_rule_index(tree[child].kinds, tree[child].mark, tree[child].word, is_passive)]
         if rule.starts_at_dependent:
             _add(tree, arcs, rule.role, child, head)
         elif rule.role >= 0:
@@ -343,7 +343,7 @@ def _add_dependents(tree, arcs, head, subject):  # type: ignore[no-untyped-def]
 
 
 @compiled_part
-def _rule_place(kinds, mark, word, head_is_passive):  # type: ignore[no-untyped-def]
+def _rule_index(kinds, mark, word, head_is_passive):  # type: ignore[no-untyped-def]
     """Return the index of the first rule that is true of a dependent; the last one always is."""
     for index, rule in enumerate(DEPENDENT_TABLE):
         fits_relation = rule.relation == 0 or kinds & rule.relation
@@ -355,7 +355,7 @@ def _rule_place(kinds, mark, word, head_is_passive):  # type: ignore[no-untyped-
 
 @compiled_part
 def _role_by_preposition(mark):  # type: ignore[no-untyped-def]
-    return DEPENDENT_TABLE[_rule_place(KIND.OBLIQUE, mark, 0, 0)].role
+    return DEPENDENT_TABLE[_rule_index(KIND.OBLIQUE, mark, 0, 0)].role
 
 
 @compiled_part

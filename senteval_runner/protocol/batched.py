@@ -327,18 +327,18 @@ class _GroupTrainer:
     def _keep_or_stop(self) -> None:
         """Keep better weights, or stop a model at its (tenacity + 1)-th round without improvement.
 
-        ``f`` and ``r`` number folds and models from the start, ``position`` and ``slot`` those in training.
+        ``f`` and ``r`` number folds and models from the start, ``position`` and ``column`` those in training.
         """
         for position, f in enumerate(self.folds.tolist()):
             params = [p[position : position + 1] for p in self.params]
             score_R = self.score(torch.as_tensor(self.fits[f].dev), params)
-            for slot, r in enumerate(self.model_FR[position].tolist()):
+            for column, r in enumerate(self.model_FR[position].tolist()):
                 if not self.is_training_FR[f, r]:
                     continue
-                if score_R[slot] > self.best_FR[f, r]:
-                    self.best_FR[f, r] = score_R[slot]
+                if score_R[column] > self.best_FR[f, r]:
+                    self.best_FR[f, r] = score_R[column]
                     if self.keep_weights:
-                        self.best_weights[f, r] = [p[0, slot].clone() for p in params]
+                        self.best_weights[f, r] = [p[0, column].clone() for p in params]
                 elif self.misses_FR[f, r] >= self.protocol.tenacity:
                     self.is_training_FR[f, r] = False
                 else:
@@ -351,10 +351,10 @@ class _GroupTrainer:
         positions = np.flatnonzero(is_training.any(1))
         if width == 0 or (width == is_training.shape[1] and len(positions) == len(is_training)):
             return
-        slots = np.argsort(~is_training[positions], axis=1, kind="stable")[:, :width]
-        kept_models = torch.as_tensor(positions[:, None]), torch.as_tensor(slots)
+        columns = np.argsort(~is_training[positions], axis=1, kind="stable")[:, :width]
+        kept_models = torch.as_tensor(positions[:, None]), torch.as_tensor(columns)
         self.params = [p[kept_models].contiguous() for p in self.params]
         self.state = [[s[kept_models].contiguous() for s in states] for states in self.state]
-        self.model_FR = self.model_FR[positions[:, None], slots]
+        self.model_FR = self.model_FR[positions[:, None], columns]
         self.folds = self.folds[positions]
         self._refresh()

@@ -183,8 +183,8 @@ def neighbour_ranks(books: Mapping[str, Float]) -> dict[str, Int]:
     for title, rows_ND in books.items():
         unit_ND = unit_rows((rows_ND - mean_D) / deviation_D)
         cosine_NN = unit_ND @ unit_ND.T
-        place_N = np.arange(len(cosine_NN))
-        distance_NN = np.abs(place_N[:, None] - place_N[None, :])
+        position_N = np.arange(len(cosine_NN))
+        distance_NN = np.abs(position_N[:, None] - position_N[None, :])
         nearest_N = np.where(distance_NN == 1, cosine_NN, -np.inf).max(axis=1)
         ranks[title] = 1 + ((cosine_NN >= nearest_N[:, None]) & (distance_NN > 1)).sum(axis=1)
     return ranks

@@ -155,7 +155,7 @@ RELATIONS = [*sorted(KNOWN), *["punct"] * 15, "goeswith", "nsubj:outer", "obj", 
 @st.composite
 def trees_of_any_relations(draw: st.DrawFn) -> Sentence:
     order = draw(st.permutations(range(draw(st.integers(1, 12)))))
-    heads = {word: draw(st.sampled_from(order[:place])) + 1 for place, word in enumerate(order) if place}
+    heads = {word: draw(st.sampled_from(order[:n])) + 1 for n, word in enumerate(order) if n}
     names, tags = (
         tuple(draw(st.sampled_from(some)) for _ in order) for some in (RELATIONS, sorted(_UPOS_BY_TAG))
     )

@@ -88,7 +88,7 @@ def test_a_batch_is_as_large_as_its_tokens_allow(lengths: list[int], limit: int,
         vectors = encoder.encode(texts, batch_size=size)
     alone = [encoder.encode([text])[0] for text in texts]
     np.testing.assert_allclose(vectors, np.reshape(alone, (len(texts), 4)), atol=1e-5)
-    assert sorted(place for places, _ in batches for place in places) == [*range(len(texts))]
+    assert sorted(row for rows, _ in batches for row in rows) == [*range(len(texts))]
     for _, batch in batches:
         assert len(batch) == 1 or (len(batch) <= size and len(batch.token) <= limit)
     for (_, one), (_, following) in pairwise(batches):
@@ -186,9 +186,9 @@ def test_damaged_folders_are_named(folder: Path, tmp_path: Path) -> None:
     refused = {"model.safetensors": "cannot be loaded", "vocab.txt": "asks for words.tables"}
     for name in (*refused, "config.json"):
         whole = (copy / name).read_bytes()
-        for place in random.integers(len(whole), size=20):
+        for byte in random.integers(len(whole), size=20):
             flipped = bytearray(whole)
-            flipped[place] ^= 1 << int(random.integers(8))
+            flipped[byte] ^= 1 << int(random.integers(8))
             (copy / name).write_bytes(flipped)
             with contextlib.suppress(ValueError):
                 if json.loads(flipped) == json.loads(whole):  # 1E-3, or the last digit of many

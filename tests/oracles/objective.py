@@ -112,11 +112,11 @@ def pair_loss(cosines: Tensor, rows: Sequence[Sequence[int]], group: Sequence[in
     total = cosines.new_zeros(())
     for anchor, positives in sorted(partners.items()):
         others = [
-            place
-            for place in range(len(group))
-            if place != anchor
-            and place not in positives
-            and (group[place] != group[anchor] or place in refused.get(anchor, ()))
+            row
+            for row in range(len(group))
+            if row != anchor
+            and row not in positives
+            and (group[row] != group[anchor] or row in refused.get(anchor, ()))
         ]
         total = total + softmax_loss(cosines[anchor][sorted(positives)], cosines[anchor][others])
     return total
@@ -138,7 +138,7 @@ def going_on_loss(
     for matrix in (*matrices, cosines(meaning, meaning) * TEMPERATURE / temperature):
         contrasts.append(sum((context_loss(matrix[each.anchor], each, "all") for each in around), zero))
     of_views = sum(contrasts[:-1], zero) / max(len(contrasts) - 1, 1)
-    places = [each.anchor for each in around]
-    kept = sum((1 - torch.cosine_similarity(meaning[place], start[place], dim=0) for place in places), zero)
+    rows = [each.anchor for each in around]
+    kept = sum((1 - torch.cosine_similarity(meaning[row], start[row], dim=0) for row in rows), zero)
     parts = [of_views, contrasts[-1], kept]
     return [sum((w * part for w, part in zip(weights, parts, strict=True)), zero), *parts]

@@ -19,10 +19,10 @@ def test_measures_equal_counting_with_ties() -> None:
     scores_QN = random.integers(0, 12, (40, 30)).astype(np.float32)
     relevant = [np.sort(random.choice(30, size=1 + q % 3, replace=False)) for q in range(40)]
     measures = []
-    for scores_N, places in zip(scores_QN, relevant, strict=True):
-        order = sorted(range(30), key=lambda place: (-scores_N[place], place))
-        ranks = [1 + order.index(place) for place in places]
-        assert ranks_of(scores_N, places).tolist() == ranks
+    for scores_N, indices in zip(scores_QN, relevant, strict=True):
+        order = sorted(range(30), key=lambda index: (-scores_N[index], index))
+        ranks = [1 + order.index(index) for index in indices]
+        assert ranks_of(scores_N, indices).tolist() == ranks
         measures.append((min(ranks) == 1, 1 / min(ranks), sum(rank <= 10 for rank in ranks) / len(ranks)))
     # Vectors whose cosines are the scores: 30 numbers and what is missing to length 1.
     shares = scores_QN / 100
@@ -44,9 +44,9 @@ def test_queries_of_a_file_and_of_a_corpus(tmp_path: Path) -> None:
     data = read_queries(path)
     assert data.queries == ["how to close a file", "how to open a file", "Close it."]
     assert data.texts == ["how to close a file", "Close it.", "Delete it.", "Open it.", "Take  open()."]
-    assert [places.tolist() for places in data.relevant] == [[1], [3, 4], [0]]
+    assert [indices.tolist() for indices in data.relevant] == [[1], [3, 4], [0]]
     corpus = ["take open().", "x", "OPEN it.", "close it.", "how to close a file", "Open it."]
-    assert [places.tolist() for places in read_queries(path, corpus).relevant] == [[3], [0, 2, 5], [4]]
+    assert [indices.tolist() for indices in read_queries(path, corpus).relevant] == [[3], [0, 2, 5], [4]]
     with pytest.raises(UserError, match=r"q\.tsv: the corpus lacks the relevant sentence 'take open\(\)\.'"):
         read_queries(path, corpus[1:])
     graded = write(tmp_path / "g.tsv", "sentence1\tsentence2\tscore", "a\tb\t1", "a\tc\t2")

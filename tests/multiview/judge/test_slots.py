@@ -57,8 +57,8 @@ def slow_slots(pairs: PairFacts, row: int, vectors: np.ndarray) -> dict[str, np.
 def test_slots_are_those_of_a_slow_way() -> None:
     source = TextSource.load("builtin", "cpu")
     texts = [text for pair in PAIRS for text in pair]
-    places = np.arange(len(texts)).reshape(-1, 2)
-    pairs = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, None, 512), places)
+    text_n2 = np.arange(len(texts)).reshape(-1, 2)
+    pairs = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, None, 512), text_n2)
     cosines, of_all = slot_cosines(pairs, source.words)
     forms = [form.text for form in pairs.forms.forms]
     meaning = unit_rows(source.words.rows(0, source.words.vocabulary.lookup(forms)).float().numpy())

@@ -51,12 +51,12 @@ def test_pairs_that_agree_take_the_strongest_pull_and_many_of_another_rule_a_wea
     agreeing = (np.random.default_rng(2).random(60) < start().probabilities(numbers)).astype(float)
     assert start().fit_on(numbers, agreeing).about["pull"] == PULLS[0]
     numbers, _ = drawn(1500)
-    place = list(NUMBERS).index("words")
-    rule = (numbers[:, place] < start().mean[place]).astype(float)
+    index = list(NUMBERS).index("words")
+    rule = (numbers[:, index] < start().mean[index]).astype(float)
     fitted = start().fit_on(numbers, rule)
     assert fitted.about["pull"] <= PULLS[2]
     new, _ = drawn(500, seed=1)
-    is_below = new[:, place] < start().mean[place]
+    is_below = new[:, index] < start().mean[index]
     assert ((fitted.probabilities(new) > 0.5) == is_below).mean() > 0.8
 
 
@@ -70,8 +70,8 @@ def test_a_wrong_and_sure_start_does_not_overshoot() -> None:
 def test_the_cosine_of_an_encoder_gets_a_scale_of_its_own() -> None:
     numbers, _ = drawn(50)
     scaled = start().with_scale_of("topic", numbers)
-    place = list(NUMBERS).index("topic")
-    assert scaled.mean[place] == pytest.approx(numbers[:, place].mean())
-    assert scaled.deviation[place] == pytest.approx(numbers[:, place].std())
-    assert scaled.weight == start().weight and scaled.mean[:place] == start().mean[:place]
+    index = list(NUMBERS).index("topic")
+    assert scaled.mean[index] == pytest.approx(numbers[:, index].mean())
+    assert scaled.deviation[index] == pytest.approx(numbers[:, index].std())
+    assert scaled.weight == start().weight and scaled.mean[:index] == start().mean[:index]
     assert Judge(scaled).weights is scaled

@@ -19,4 +19,4 @@ def test_a_rule_turns_the_words_of_its_example(rule, monkeypatch: pytest.MonkeyP
 def test_content_words_are_told_by_the_tree() -> None:
     tree = "He:4:nsubj was:4:aux:pass not:4:advmod praised:0:root by:6:case Ann:4:obl .:4:punct"
     words, batch = read_batch(tree)
-    assert [words[place] for place in WordTrees(batch).content_tokens()] == ["He", "praised", "Ann"]
+    assert [words[token] for token in WordTrees(batch).content_tokens()] == ["He", "praised", "Ann"]

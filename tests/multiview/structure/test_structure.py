@@ -113,7 +113,7 @@ def test_numbers_stand_beside_who_has_them(packaged_encoder: MultiViewEncoder) -
     )
     assert batch.types is not None
     plan = RolesView(8, WIDTH).plan(batch)
-    word = [batch.types[batch.token[place]] for place in plan.token_of_word]
+    word = [batch.types[batch.token[token]] for token in plan.token_of_word]
     pairs = zip(plan.role, plan.head, plan.dependent, strict=True)
     assert {("Ann", "two"), ("Bob", "five")} <= {(word[a], word[b]) for r, a, b in pairs if r == SIBLINGS}
 

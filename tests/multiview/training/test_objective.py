@@ -149,7 +149,7 @@ def test_going_on_with_grades_equals_the_loops() -> None:
     targets = Grades(first, second, grades)
     loss, sums = objective([view], targets, start)
     alike = torch.cosine_similarity(view[first], view[second]).tolist()
-    kept = sum(1 - torch.cosine_similarity(view[place], start[place], dim=0).item() for place in first)
+    kept = sum(1 - torch.cosine_similarity(view[row], start[row], dim=0).item() for row in first)
     graded = sum((a - g) ** 2 / (2 * 0.2**2) for a, g in zip(alike, grades.tolist(), strict=True))
     assert sums.tolist() == pytest.approx([2 * graded + 3 * kept, graded, kept], abs=1e-9)
     assert loss.item() == pytest.approx(sums[0].item()) and objective.metrics_of(targets)[1] == "loss/grades"

@@ -127,14 +127,14 @@ def vectors(tmp_path: Path) -> WordVectors:
     return load_word_vectors(path, tmp_path)
 
 
-def table_of(vocabulary: Vocabulary, places) -> WordTable:
+def table_of(vocabulary: Vocabulary, rows) -> WordTable:
     """Trained tables that are exactly a linear map of the vectors, a map per view."""
     table = WordTable(vocabulary, 3, views=2)
     with torch.no_grad():
         for values, map_GE in zip(table.tables, MAPS_VGE, strict=True):
             values.normal_(generator=torch.Generator().manual_seed(1))
-            for word, place in places.items():
-                values[vocabulary.row(word)] = torch.from_numpy(VECTORS_PG[place] @ map_GE)
+            for word, row in rows.items():
+                values[vocabulary.row(word)] = torch.from_numpy(VECTORS_PG[row] @ map_GE)
     return table
 
 

@@ -84,8 +84,8 @@ def test_a_deep_tree_is_drawn_in_linear_size_and_lines_of_bounded_width() -> Non
 def test_an_arc_is_above_all_shorter_ones_that_share_words_with_it(ends: list[tuple[int, int]]) -> None:
     spans = [sorted(pair) for pair in ends]
     expected = [0] * len(spans)
-    for place in sorted(range(len(spans)), key=lambda place: spans[place][1] - spans[place][0]):
-        first, end = spans[place]
+    for number in sorted(range(len(spans)), key=lambda number: spans[number][1] - spans[number][0]):
+        first, end = spans[number]
         below = [expected[other] for other, (a, b) in enumerate(spans) if a < end and b > first]
-        expected[place] = 1 + max(below)
+        expected[number] = 1 + max(below)
     assert _levels(spans) == expected
