@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 from tyro.conf import Positional
 
 from multiview.model import MultiViewEncoder
-from multiview.training.objective import (
-    BLOCK_SENTENCES,
-    UNUSABLE_FLAGS,
-    Positions,
-    best_is_positive,
-    neighbour_targets,
-)
+from multiview.training.objective import UNUSABLE_FLAGS, Positions, found_neighbours
 from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import cached_sentences
 from runtime.cli import Command, configuration
@@ -51,23 +45,15 @@ def unit_meanings(model: str, trees: TreeCache) -> NDArray[np.floating]:
     return encoder.encode(None, trees=trees, normalize_embeddings=True)
 
 
-def found_neighbours(model: str, trees: TreeCache) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def hits_of(model: str, trees: TreeCache) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return 1 or 0 for each sentence that has a neighbour, float64 [A], and its document, int64 [A]."""
     import torch
 
-    meaning_ND = torch.from_numpy(unit_meanings(model, trees))
     number = np.arange(len(trees))
     document = np.searchsorted(trees.documents(), number, side="right") - 1
-    is_usable = np.asarray(trees.flags()) & UNUSABLE_FLAGS == 0
-    hits, documents = [], []
-    for first in range(0, len(trees), BLOCK_SENTENCES):
-        block = slice(first, first + BLOCK_SENTENCES)
-        targets = neighbour_targets(Positions(number[block], document[block], is_usable[block]), "document")
-        if len(targets.anchor):
-            score_AB = meaning_ND[block][targets.anchor] @ meaning_ND[block].T
-            hits.append(best_is_positive(score_AB, targets).double().numpy())
-            documents.append(document[block][targets.anchor.numpy()])
-    return np.concatenate(hits), np.concatenate(documents)
+    positions = Positions(number, document, np.asarray(trees.flags()) & UNUSABLE_FLAGS == 0)
+    is_found, row = found_neighbours(torch.from_numpy(unit_meanings(model, trees)), positions)
+    return is_found.double().numpy(), document[row.numpy()]
 
 
 def main(config: NeighboursConfig) -> None:
@@ -75,7 +61,7 @@ def main(config: NeighboursConfig) -> None:
     trees = TreeCache.open(config.trees)
     first: NDArray[np.float64] | None = None
     for model in config.models:
-        hits, documents = found_neighbours(model, trees)
+        hits, documents = hits_of(model, trees)
         line: dict[str, object] = {"benchmark": "neighbours", "trees": trees.folder.name, "model": model}
         line["neighbours"] = f"{100 * hits.mean():.2f}"
         if first is None:

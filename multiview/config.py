@@ -423,18 +423,6 @@ def recorded_config(values: object, *, where: Path | str) -> ProgramConfig:
     return config_from_json(program, values, where=where)
 
 
-def find_trees(trees: Path | None) -> Path:
-    """Return ``--trees``, else the only tree cache under ``runs/trees``; a UserError lists several."""
-    if trees is not None:
-        return trees
-    root = Path("runs/trees")
-    caches = sorted(path.parent for path in root.glob("*/manifest.json"))
-    if len(caches) != 1:
-        folders = " | ".join(map(str, caches)) or "none; make one with python -m parsing.run"
-        raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {folders}")
-    return caches[0]
-
-
 FREE_TO_CHANGE = ("preset", "trees", "name", "output", "dry-run", "device", "queries", "loop.max-minutes")
 """Options that do not change what the weights become, and the time limit: a resumed run may change them."""
 

@@ -194,7 +194,7 @@ class Collection:
 
 
 def main(config: SearchConfig) -> None:
-    """Print the nearest sentences of each query."""
+    """Print the nearest sentences of each query, or measure search."""
     if config.corpus == STANDARD_INPUT and not (config.query or config.queries):
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
     if config.judge and config.queries:
@@ -203,43 +203,44 @@ def main(config: SearchConfig) -> None:
     # Vectors and tables of queries have a row a line.
     corpus = SentenceInput(config.corpus, split=not (config.vectors or config.queries))
     encoder = config.encoder(names)
-    if config.vectors is not None:
-        collection = Collection(corpus, read_array(config.vectors, 2))
-    elif config.keep:
-        collection = Collection.load_or_encode(corpus, encoder)
-    else:
-        vectors_ND = encoder.encode(corpus.texts, trees=corpus.trees, show_progress_bar=None)
-        collection = Collection(corpus, vectors_ND)
-    corpus_ND = collection.vectors_ND
-
-    def encode_queries(queries: Sequence[str]) -> NDArray[np.floating]:
-        query_QD: NDArray[np.floating] = encoder.encode(queries)
-        if corpus_ND.shape != (len(corpus), query_QD.shape[1]) or not len(corpus):
-            shape = " x ".join(map(str, corpus_ND.shape))
-            raise UserError(
-                f"{config.vectors or config.corpus}: holds {shape} numbers, corpus and model need "
-                f"{len(corpus)} x {query_QD.shape[1]}, of one sentence at least; encode the corpus with this "
-                "model and the same --views"
-            )
-        return query_QD
-
+    collection = open_collection(config, corpus, encoder)
     if config.queries is not None:
-        data = read_queries(config.queries, list(map(corpus.text, range(len(corpus)))))
-        for name, finding in report_lines(data, {config.model: (encode_queries(data.queries), corpus_ND)}):
-            print(f"{name:10} {finding}")
-        return
-    judge = None
+        measure(config, collection, encoder)
+    else:
+        answer(config, collection, encoder)
+
+
+def open_collection(config: SearchConfig, corpus: SentenceInput, encoder: "OpenedEncoder") -> Collection:
+    """Read the vectors of the corpus from ``--vectors`` or from what ``--keep`` kept, or encode it."""
+    if config.vectors is not None:
+        return Collection(corpus, read_array(config.vectors, 2))
+    if config.keep:
+        return Collection.load_or_encode(corpus, encoder)
+    return Collection(corpus, encoder.encode(corpus.texts, trees=corpus.trees, show_progress_bar=None))
+
+
+def measure(config: SearchConfig, collection: Collection, encoder: "OpenedEncoder") -> None:
+    """Print how well ``--queries`` find their sentences, beside lexical search."""
+    corpus = collection.corpus
+    assert config.queries is not None
+    data = read_queries(config.queries, list(map(corpus.text, range(len(corpus)))))
+    vectors = (encode_queries(config, collection, encoder, data.queries), collection.vectors_ND)
+    for name, finding in report_lines(data, {config.model: vectors}):
+        print(f"{name:10} {finding}")
+
+
+def answer(config: SearchConfig, collection: Collection, encoder: "OpenedEncoder") -> None:
+    """Print the nearest sentences of each query of the command line, or of standard input."""
+    judge, corpus, top = None, collection.corpus, config.top
     if config.judge:
         from multiview.judge import Judge  # here: its libraries take longer to import than a search
 
-        judge = Judge.load()
+        judge, top = Judge.load(), max(NEAREST_JUDGED, config.top)
     for query in config.query or sentences_of(STANDARD_INPUT):
-        query_1D = encode_queries([query])
+        query_1D = encode_queries(config, collection, encoder, [query])
         if len(config.query) != 1:
             print(on_one_line(query))
-        nearest = collection.search(query_1D, top_k=max(NEAREST_JUDGED, config.top) if judge else config.top)[
-            0
-        ]
+        (nearest,) = collection.search(query_1D, top_k=top)
         hits = [(Hit(corpus.line(row), score), corpus.text(row)) for row, score in nearest]
         if judge is not None:
             _print_judged(judge, query, hits, config.top)
@@ -248,21 +249,35 @@ def main(config: SearchConfig) -> None:
             print(f"{score:.4f}  {line:>7}  {on_one_line(text)}", flush=True)
 
 
+def encode_queries(
+    config: SearchConfig, collection: Collection, encoder: "OpenedEncoder", queries: Sequence[str]
+) -> NDArray[np.floating]:
+    """Encode queries, [Q, D]; a UserError says that the corpus was encoded by another model."""
+    corpus, corpus_ND = collection.corpus, collection.vectors_ND
+    query_QD: NDArray[np.floating] = encoder.encode(queries)
+    if corpus_ND.shape != (len(corpus), query_QD.shape[1]) or not len(corpus):
+        shape = " x ".join(map(str, corpus_ND.shape))
+        raise UserError(
+            f"{config.vectors or config.corpus}: holds {shape} numbers, corpus and model need "
+            f"{len(corpus)} x {query_QD.shape[1]}, of one sentence at least; encode the corpus with this "
+            "model and the same --views"
+        )
+    return query_QD
+
+
 def _print_judged(judge: "Judge", query: str, hits: Sequence[tuple[Hit, str]], top: int) -> None:
     """Print the hits that say the same as the query, at most ``top``; then the others, with a reason."""
     judgements = judge.pairs([(query, text) for _, text in hits])
     judged = [(*hit, judgement) for hit, judgement in zip(hits, judgements, strict=True)]
     accepted = [each for each in judged if each[2].probability > 0.5]
-    for (row, score), text, judgement in accepted[:top]:
-        print(f"{score:.4f}  {row:>7}  {judgement.probability:.2f}  {on_one_line(text)}", flush=True)
+    for (line, score), text, judgement in accepted[:top]:
+        print(f"{score:.4f}  {line:>7}  {judgement.probability:.2f}  {on_one_line(text)}", flush=True)
     print(f"left out, as they say something else: {len(judged) - len(accepted)}")
-    for (row, score), text, judgement in judged:
+    for (line, score), text, judgement in judged:
         if judgement.probability <= 0.5:
             reason = printable((judgement.shown_reasons or ["no single reason"])[0])
-            print(
-                f"{score:.4f}  {row:>7}  {judgement.probability:.2f}  {on_one_line(text)}  ({reason})",
-                flush=True,
-            )
+            numbers = f"{score:.4f}  {line:>7}  {judgement.probability:.2f}"
+            print(f"{numbers}  {on_one_line(text)}  ({reason})", flush=True)
 
 
 def on_one_line(text: str) -> str:

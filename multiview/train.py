@@ -35,10 +35,10 @@ from multiview.config import (
     NewViewsConfig,
     ProgramConfig,
     TrainConfig,
-    find_trees,
     preset_options,
 )
 from parsing.costs import PAPER_SENTENCES, SAMPLE, paper_cost
+from parsing.names import find_trees
 from runtime.cli import LOGGER, Command, Estimate, log_to
 from runtime.errors import MissingExtraError, UserError, collect_refusals, extra
 from runtime.files import atomic_path, lock_folder, read_json, write_json

@@ -1,4 +1,4 @@
-"""Finds the parser that a name on a command line means; imports nothing heavy."""
+"""Finds the parser, or the tree cache, that a command line means; imports nothing heavy."""
 
 import os
 from pathlib import Path
@@ -30,3 +30,15 @@ def find_parser(kind: str, spec: str) -> Path | None:
     if not (path.exists() or spec.startswith("benepar")):
         raise UserError(f"{spec}: no such folder or file, and no benepar model's name such as benepar_en3")
     return None
+
+
+def find_trees(trees: Path | None) -> Path:
+    """Return ``--trees``, else the only tree cache under ``runs/trees``; a UserError lists several."""
+    if trees is not None:
+        return trees
+    root = Path("runs/trees")
+    caches = sorted(path.parent for path in root.glob("*/manifest.json"))
+    if len(caches) != 1:
+        folders = " | ".join(map(str, caches)) or "none; make one with python -m parsing.run"
+        raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {folders}")
+    return caches[0]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -14,13 +14,13 @@ from multiview.config import NO_VIEWS, ContinueConfig, MeaningConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, trained_views, view_class
 from multiview.folder.card import StartCard
-from multiview.folder.files import Model, load_model, model_folder, model_record, model_sha256
+from multiview.folder.files import Model, ModelRecord, load_model, model_folder, model_record, model_sha256
 from multiview.folder.reading import SentenceReader
 from multiview.model import MultiViewEncoder
 from multiview.training.data import StepSource, open_trees
 from multiview.training.gradient import DistributedContext, MultiViewNetwork, Optimiser
 from multiview.training.objective import MeaningObjective
-from multiview.training.pairs import PairSteps, parse_pairs, read_pair_sets
+from multiview.training.pairs import PairSets, PairSteps, parse_pairs, read_pair_sets
 from multiview.training.text import TextSteps
 from multiview.training.trainer import TrainingProgram
 from multiview.words.vectors import Float
@@ -35,48 +35,69 @@ VECTORS_FOLDER = Path("runs/vectors")
 """Folder of the start's vectors of a text, which are computed once."""
 
 
-class ContinuedModel(TrainingProgram):
-    """Views and read-out of ``--start``, views that join it, and a text, pairs, or both in turns.
+@dataclass(frozen=True)
+class Start:
+    """The model that training goes on from: a folder, or ``builtin``."""
 
-    A start that is damaged, of another version or not finite is a UserError.
-    """
+    record: ModelRecord
+    model: Model
+    sha256: str
+
+    @classmethod
+    def open(cls, name: str) -> Self:
+        """Open ``--start``; one that is damaged, of another version or not finite is a UserError."""
+        folder = model_folder(name)
+        start = cls(model_record(folder), load_model(folder), model_sha256(folder))
+        for weight_name, weight in start.model.network.state_dict().items():
+            if not weight_name.startswith("scale.") and not weight.isfinite().all():
+                raise UserError(f"--start {name}: its weights {weight_name} are not finite; give another")
+        return start
+
+    def vectors(self, trees: TreeCache) -> Float:
+        """Return the vectors of a text, [sentences, K], for cosine; they are stored for other runs."""
+        source = {"model": self.sha256, "trees": trees.identity["content_sha256"]}
+        folder = VECTORS_FOLDER / f"start-{json_digest(source, 16)}"
+        path = folder / "vectors.npy"
+
+        def write() -> None:
+            encoder = MultiViewEncoder(self.model)
+            write_array(path, encoder.encode(None, trees=trees, normalize_embeddings=True))
+
+        make_once(folder, source, [path.name], write)
+        vectors: Float = read_array(path, 2)
+        return vectors
+
+
+class ContinuedModel(TrainingProgram):
+    """Views and read-out of ``--start``, views that join it, and a text, pairs, or both in turns."""
 
     def __init__(self, config: ContinueConfig, distributed: DistributedContext) -> None:
         if config.pairs and distributed.world > 1:
             raise UserError("--pairs: one process at a time learns from them; start without torchrun")
         self.device = pick_device(config.device, distributed.local_rank)
         text_trees = [open_trees(config.trees)] if config.reads_text else []
-        self.before, folder = [config.start], model_folder(config.start)
-        self.start_record, start = model_record(folder), load_model(folder)
-        for name, weight in start.network.state_dict().items():
-            if not name.startswith("scale.") and not weight.isfinite().all():
-                raise UserError(f"--start {config.start}: its weights {name} are not finite; give another")
-        views, trained = _choose_views(config, start.network)
-        reader = SentenceReader(start.parsers)
+        self.start, self.before = Start.open(config.start), [config.start]
+        model = self.start.model
+        views, trained = _choose_views(config, model.network)
+        reader = SentenceReader(model.parsers)
         requires = {need for view in views for need in view_class(view).requires}
-        sets = read_pair_sets(config.pairs, config.validation, config.seed) if config.pairs else None
-        all_trees = text_trees + ([parse_pairs(sets, reader, requires)] if sets else [])
-        for trees in all_trees:
-            try:
-                reader.check_trees(trees, requires)
-            except UserError as error:
-                raise UserError(f"{error}; or train new views over these trees: --start none") from None
-        self.contents = {"content of --start": model_sha256(folder)}
-        vectors_before = [_vectors(start, self.contents["content of --start"], trees) for trees in all_trees]
+        pair_sets = read_pair_sets(config.pairs, config.validation, config.seed) if config.pairs else None
+        all_trees = text_trees + ([parse_pairs(pair_sets, reader, requires)] if pair_sets else [])
+        _check_trees(reader, all_trees, requires)
+        self.contents = {"content of --start": self.start.sha256}
+        vectors_before = [self.start.vectors(trees) for trees in all_trees]
         torch.manual_seed(config.seed)
-        self.network = network = _network(start.network, views)
-        if network.readout is not None:
-            network.readout.origin += f"; went on with {', '.join(trees.folder.name for trees in all_trees)}"
-        positions = network.positions_to_contrast(trained)
-        network.requires_grad_(False)
-        for module in (network.readout, *(network.encoder_list[position] for position in positions)):
-            if module is not None:
-                module.requires_grad_(True)
-        network.objective = self.objective = MeaningObjective(network.readout, positions, loss_of(config))
+        self.network = _network(model.network, views)
+        if self.network.readout is not None:
+            texts = ", ".join(trees.folder.name for trees in all_trees)
+            self.network.readout.origin += f"; went on with {texts}"
+        positions = _leave_to_train(self.network, trained)
+        self.objective = MeaningObjective(self.network.readout, positions, loss_of(config))
+        self.network.objective = self.objective
         sources = [
             StepSource(
                 trees,
-                network,
+                self.network,
                 boundary=config.objective.boundary,
                 micro_batch=config.loop.micro_batch,
                 seed=config.seed,
@@ -88,17 +109,21 @@ class ContinuedModel(TrainingProgram):
         if text_trees:
             text = TextSteps(sources[0], config.loop, self.vectors, distributed, self.device)
             self.parts.append(text)
-            if network.scale is None:
+            if self.network.scale is None:
                 self.sample = text.sample()
-        if sets:
-            pairs = PairSteps(sets, sources[-1], self.objective, batch=config.loop.batch, device=self.device)
-            self.parts.append(pairs)
-            self.contents["content of --pairs"] = pairs.sha256
-            if sets[0].is_graded and not text_trees:
-                self.select = "pairs/spearman"
+        if pair_sets:
+            self._learn_from_pairs(pair_sets, sources[-1], config)
         self.trees, self.card = all_trees[0], StartCard(config, all_trees[0])
-        network.to(self.device)
-        self.updates = Optimiser(network)
+        self.network.to(self.device)
+        self.updates = Optimiser(self.network)
+
+    def _learn_from_pairs(self, pair_sets: PairSets, source: StepSource, config: ContinueConfig) -> None:
+        """Add pairs to what is learned from; without a text, graded ones select the weights."""
+        pairs = PairSteps(pair_sets, source, self.objective, batch=config.loop.batch, device=self.device)
+        self.parts.append(pairs)
+        self.contents["content of --pairs"] = pairs.sha256
+        if pair_sets[0].is_graded and not config.reads_text:
+            self.select = "pairs/spearman"
 
     def vectors(
         self, features: Sequence[Sequence[Tensor]], word_means: Sequence[Tensor]
@@ -110,8 +135,7 @@ class ContinuedModel(TrainingProgram):
 
     def save(self, folder: Path, training: Row, scores: Row, **_: Any) -> None:
         """Write the model folder, which names the start and has its structure."""
-        start = {"model": self.before[0], "sha256": self.contents["content of --start"]}
-        record = self.start_record
+        start, record = {"model": self.before[0], "sha256": self.start.sha256}, self.start.record
         structure = {"structure": record.structure, "structure_size": record.structure_size}
         super().save(folder, {**training, "start": start}, scores, **structure)
 
@@ -153,6 +177,25 @@ def _choose_views(config: ContinueConfig, start: ViewStack) -> tuple[list[str], 
     return views, [view for view in views if view in chosen]
 
 
+def _check_trees(reader: SentenceReader, all_trees: Sequence[TreeCache], requires: set[str]) -> None:
+    """Refuse trees that the start cannot read."""
+    for trees in all_trees:
+        try:
+            reader.check_trees(trees, requires)
+        except UserError as error:
+            raise UserError(f"{error}; or train new views over these trees: --start none") from None
+
+
+def _leave_to_train(network: MultiViewNetwork, trained: Sequence[str]) -> list[int]:
+    """Let the read-out and the trained views alone have gradients; return the positions of these views."""
+    positions = network.positions_to_contrast(trained)
+    network.requires_grad_(False)
+    for module in (network.readout, *(network.encoder_list[position] for position in positions)):
+        if module is not None:
+            module.requires_grad_(True)
+    return positions
+
+
 def _network(start: ViewStack, views: Sequence[str]) -> MultiViewNetwork:
     """Return the start with views that join it, which its read-out ignores."""
     own_encoders = dict(zip(start.views, start.encoder_list, strict=True))
@@ -164,18 +207,3 @@ def _network(start: ViewStack, views: Sequence[str]) -> MultiViewNetwork:
         blocks = [own_blocks.get(view, torch.zeros(readout.dim, width)) for view, width in widths]
         network.readout = Readout(torch.cat(blocks, dim=1), readout.bias.clone(), readout.origin)
     return network
-
-
-def _vectors(start: Model, sha256: str, trees: TreeCache) -> Float:
-    """Return the start's vectors of a text, [sentences, K], for cosine; they are kept for other runs."""
-    source = {"model": sha256, "trees": trees.identity["content_sha256"]}
-    folder = VECTORS_FOLDER / f"start-{json_digest(source, 16)}"
-    path = folder / "vectors.npy"
-
-    def write() -> None:
-        encoder = MultiViewEncoder(start)
-        write_array(path, encoder.encode(None, trees=trees, normalize_embeddings=True))
-
-    make_once(folder, source, [path.name], write)
-    vectors: Float = read_array(path, 2)
-    return vectors

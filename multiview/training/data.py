@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.config import Boundary, find_trees
+from multiview.config import Boundary
 from multiview.encoders.meaning import SentenceRange
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
@@ -32,6 +32,7 @@ from multiview.folder.reading import select
 from multiview.training.objective import UNUSABLE_FLAGS, Grades, Positions, Targets, neighbour_targets
 from multiview.words.table import UNKNOWN_ROW, WordTable
 from multiview.words.vectors import Float
+from parsing.names import find_trees
 from parsing.trees.batch import Batch
 from parsing.trees.cache import SHARD_SENTENCES, TreeCache
 from runtime.errors import UserError

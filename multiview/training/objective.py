@@ -38,7 +38,7 @@ TEMPERATURE = 0.05
 TEACHER_WEIGHT = 1000.0
 """Weight of the teacher's term: beside it, neighbours hardly count."""
 BLOCK_SENTENCES = 400
-"""How many sentences ``neighbour_recall`` looks for a neighbour among."""
+"""How many sentences ``found_neighbours`` looks for a neighbour among."""
 # Finite: with -inf, a row in which every candidate is masked would have a NaN gradient.
 MASKED_SCORE = -1e30
 
@@ -153,16 +153,22 @@ def best_is_positive(score_AB: Tensor, targets: Targets) -> Tensor:
 
 def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
     """Return how often the nearest of a block of 400 sentences is a neighbour in the document: a fraction."""
-    hits = anchors = 0
+    is_found_A, _ = found_neighbours(normalize(vectors_ND.float().cpu(), dim=1), positions)
+    return int(is_found_A.sum()) / max(len(is_found_A), 1)
+
+
+def found_neighbours(unit_ND: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
+    """Tell of each sentence with a neighbour if one is nearest in its block: bool [A]; and its row, [A]."""
+    founds, rows = [torch.empty(0, dtype=torch.bool)], [torch.empty(0, dtype=torch.int64)]
     for first in range(0, len(positions.sentence), BLOCK_SENTENCES):
         part = slice(first, first + BLOCK_SENTENCES)
         block = Positions(positions.sentence[part], positions.document[part], positions.usable[part])
         targets = neighbour_targets(block, "document")
-        unit_BD = normalize(vectors_ND[part].float().cpu(), dim=1)
         if len(targets.anchor):
-            hits += int(best_is_positive(unit_BD[targets.anchor] @ unit_BD.T, targets).sum())
-            anchors += len(targets.anchor)
-    return hits / max(anchors, 1)
+            unit_BD = unit_ND[part]
+            founds.append(best_is_positive(unit_BD[targets.anchor] @ unit_BD.T, targets))
+            rows.append(first + targets.anchor)
+    return torch.cat(founds), torch.cat(rows)
 
 
 @dataclass(frozen=True)

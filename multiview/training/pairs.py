@@ -32,9 +32,11 @@ from runtime.files import json_digest
 HELD_OUT_SHARE = 0.1
 """Share of the pairs that validates, where no file is given for that."""
 PAIR_TREES = Path("runs/pairs")
+PairSets = tuple[PairSet, PairSet]
+"""Pairs to train on, and those held out."""
 
 
-def read_pair_sets(files: Sequence[Path], validation: Path | None, seed: int) -> tuple[PairSet, PairSet]:
+def read_pair_sets(files: Sequence[Path], validation: Path | None, seed: int) -> PairSets:
     """Read ``--pairs``: those to train on and those held out, without a sentence in common."""
     pairs = read_training_pairs(files)
     if validation is None:
@@ -70,7 +72,7 @@ class PairSteps:
 
     def __init__(
         self,
-        sets: tuple[PairSet, PairSet],
+        sets: PairSets,
         source: StepSource,
         objective: MeaningObjective,
         *,
