@@ -57,7 +57,7 @@ class Part:
         """Return the encoder of a loader, whose vectors ``wrap`` may keep."""
         recipe = loader.recipe
         encode = features = wrap(computed_vectors(loader, "encode"))
-        if recipe.readout_of("features") != recipe.readout_of("encode"):
+        if recipe.vector_kind("features") != recipe.vector_kind("encode"):
             features = wrap(computed_vectors(loader, "features"))
         return cls(recipe=recipe, encode=encode, features=features)
 

@@ -64,27 +64,27 @@ class EncoderRecipe:
         """Whether it is a model that has word vectors of its own."""
         return self.kind == "multiview" and model_record(model_folder(self.name.base)).words.mode == "trained"
 
-    def readout_of(self, method: Method) -> str | None:
+    def vector_kind(self, method: Method) -> str | None:
         """Return which of a model's vectors a method gives; None is the model's default."""
         name = self.name
         has_features = not name.readout and (self.has_features or name.scale_trees)
-        readout = "features" if method == "features" and has_features else name.readout
-        return "raw" if readout == "features" and name.scale == RAW else readout
+        kind = "features" if method == "features" and has_features else name.readout
+        return "raw" if kind == "features" and name.scale == RAW else kind
 
     def label_of(self, method: Method) -> str:
         """Return which of a model's vectors these are (``meaning, structure 0.15``), where it has several."""
-        name, readout = self.name, self.readout_of(method)
+        name, kind = self.name, self.vector_kind(method)
         if not (self.has_features or name.readout or name.scale_trees):
             return ""
         share = name.structure
         if share is None:
-            share = 0.0 if readout in ("features", "raw") else self.share
-        label = readout or ("meaning" if self.has_meaning else "raw")
+            share = 0.0 if kind in ("features", "raw") else self.share
+        label = kind or ("meaning" if self.has_meaning else "raw")
         return f"{label}, structure {share:g}" if share else label
 
     def key(self, method: Method = "encode", *more: object) -> str:
         """Return a hex digest of everything that decides the vectors, of ``more`` values too."""
-        return json_digest([self.identity, self.readout_of(method), FEATURE_LENGTH, *more], 16)
+        return json_digest([self.identity, self.vector_kind(method), FEATURE_LENGTH, *more], 16)
 
 
 def recipe_of(name: Name | str, seed: int = 0) -> EncoderRecipe:

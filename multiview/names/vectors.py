@@ -67,15 +67,15 @@ class Computed:
 
 def computed_vectors(loader: Loader, method: Method) -> Computed:
     """Return the vectors of one kind as a loader's encoder computes them."""
-    recipe, readout = loader.recipe, loader.recipe.readout_of(method)
+    recipe, kind = loader.recipe, loader.recipe.vector_kind(method)
     name, reads_trees = recipe.name, recipe.reads == "trees"
-    compute: Compute = ModelVectors(loader, readout)
+    compute: Compute = ModelVectors(loader, kind)
     if not reads_trees:
-        has_own = recipe.has_features and readout == "features"
+        has_own = recipe.has_features and kind == "features"
         compute = OtherVectors(loader, "features" if has_own else "encode")
-        if name.scale_trees is not None and readout == "features":
+        if name.scale_trees is not None and kind == "features":
             compute = scaled(compute, name.scale_trees)
-    has_structure = recipe.has_structure and readout in (None, "meaning") and not name.views
+    has_structure = recipe.has_structure and kind in (None, "meaning") and not name.views
     if name.structure and not has_structure:
         compute = beside_structure(compute, loader, name.structure)
     return Computed(
@@ -92,27 +92,27 @@ class ModelVectors:
     """Computes one kind of vectors of a multi-view encoder: raw, features or meaning; None: as ``encode``."""
 
     loader: Loader
-    readout: str | None
+    kind: str | None
 
     @cached_property
     def model(self) -> MultiViewEncoder:
         """The encoder; for features it takes the scale of a name."""
         model: MultiViewEncoder = self.loader.loaded
         scale_trees = self.loader.recipe.name.scale_trees
-        if self.readout == "features" and scale_trees is not None:
+        if self.kind == "features" and scale_trees is not None:
             model.measure(TreeCache.open(scale_trees))
         return model
 
     def __call__(self, sentences: Any, trees: TreeCache | None, show: bool | None) -> Float:
         """Return the vectors of sentences, or of all those of the trees."""
-        model, name, readout = self.model, self.loader.recipe.name, self.readout
+        model, name, kind = self.model, self.loader.recipe.name, self.kind
         options: dict[str, Any] = {"batch_size": BATCH, "show_progress_bar": show}
         options["trees"] = trees or self.loader.stored_trees
-        if readout == "features":
+        if kind == "features":
             return model.features(sentences, views=name.views, **options)
-        if readout == "raw" or (name.views and not readout):
+        if kind == "raw" or (name.views and not kind):
             return model.view_vectors(sentences, name.views, **options)
-        if readout == "meaning" and (model.readout is None or name.views):
+        if kind == "meaning" and (model.readout is None or name.views):
             reason = "reads all views, not some" if model.readout else "was never fitted (multiview.readout)"
             raise UserError(f"model {name.spec!r}: readout=meaning: that of {model.name} {reason}")
         return model.encode(sentences, **options)
