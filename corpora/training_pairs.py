@@ -93,10 +93,10 @@ class PairSet:
     def without(self, other: "PairSet") -> "PairSet":
         """Return the pairs that share no sentence with another set."""
         theirs = set(map(text_key, other.sentences()))
-        kept = [each for each in self.examples if theirs.isdisjoint(map(text_key, each.sentences))]
-        if not kept:
+        remaining = [each for each in self.examples if theirs.isdisjoint(map(text_key, each.sentences))]
+        if not remaining:
             raise UserError(f"{', '.join(self.names)}: every row has a sentence of {', '.join(other.names)}")
-        return PairSet(kept, self.names, self.sha256)
+        return PairSet(remaining, self.names, self.sha256)
 
 
 def text_key(text: str) -> str:

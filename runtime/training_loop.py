@@ -35,7 +35,7 @@ from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import atomic_path
 from runtime.progress import Bar, progress
-from runtime.training_state import Checkpoint, Checkpoints, Position, Row, TrainingState, load_parameters
+from runtime.training_state import Checkpoint, Checkpoints, Position, TrainingState, Values, load_parameters
 from runtime.training_step import AnyBatch, AnyJob, StepMetrics, Steps, read_metrics
 
 log = logging.getLogger(LOGGER)
@@ -82,7 +82,7 @@ class Schedule:
             return int(self.evaluate_parts * position.progress) != part_before
         return position.step % self.evaluate_every == 0 if self.evaluate_every else epoch_ends
 
-    def is_better(self, scores: Row, position: Position) -> bool:
+    def is_better(self, scores: Values, position: Position) -> bool:
         """Tell whether the scores of the current weights beat the best before."""
         name, best = self.select.removeprefix("-"), position.best
         if not position.step and not self.start_may_win:
@@ -144,7 +144,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         self._time_of_reading = time.perf_counter()
 
     @property
-    def history(self) -> list[Row]:
+    def history(self) -> list[Values]:
         """The evaluations so far, as logged."""
         return [row for row in read_log(self.folder / LOG) if row["kind"] == "evaluation"]
 
@@ -161,7 +161,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         self,
         step: Callable[[Position, AnyBatch], StepMetrics],
         validate: Callable[[], Mapping[str, Any]],
-        save: Callable[[Row], None] | None = None,
+        save: Callable[[Values], None] | None = None,
     ) -> int:
         """Train to the end or a limit and return 0; after Ctrl-C or SIGTERM, 130 or 143 and a checkpoint.
 
@@ -271,7 +271,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         except OSError as error:
             log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
 
-    def _save_best(self, scores: Row) -> None:
+    def _save_best(self, scores: Values) -> None:
         """Store the weights, which are the best so far."""
         # The best before stay until a checkpoint has these scores, since a killed run needs them.
         weights: dict[str, Tensor] = dict(self.state.module.named_parameters())
@@ -294,7 +294,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         bar.set_postfix(losses)
 
     def _evaluate(
-        self, epoch: int, validate: Callable[[], Mapping[str, Any]], save: Callable[[Row], None]
+        self, epoch: int, validate: Callable[[], Mapping[str, Any]], save: Callable[[Values], None]
     ) -> None:
         position = self.position
         with self.state.evaluation():
@@ -303,7 +303,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
                 position.first = {"step": 0, **scores}
             means = {name: total / count for name, (total, count) in sorted(position.sums.items())}
             minutes = round(position.seconds / 60, 3)
-            row: Row = {"kind": "evaluation", "step": position.step, "epoch": epoch, "minutes": minutes}
+            row: Values = {"kind": "evaluation", "step": position.step, "epoch": epoch, "minutes": minutes}
             row |= {**means, **scores}
             # The first process decides for all, since their last bits may differ.
             is_better = self.is_first and self.schedule.is_better(scores, position)
@@ -318,7 +318,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         position.sums = {}
         self._write(row)
 
-    def _write(self, row: Row) -> None:
+    def _write(self, row: Values) -> None:
         if self.is_first:
             with open(self.folder / LOG, "r+", encoding="utf-8") as stream:  # "a" would make it if it is gone
                 stream.seek(0, os.SEEK_END)
@@ -335,15 +335,15 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         return values if self.processes is None else list(self.processes.sum_on_hosts(values))
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Row:
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Values:
     """Return nested values by dotted names."""
-    flat: Row = {}
+    flat: Values = {}
     for name, value in values.items():
         flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
     return flat
 
 
-def read_log(path: Path) -> list[Row]:
+def read_log(path: Path) -> list[Values]:
     """Read the lines of a log, without a last line that a kill cut off."""
     if not path.exists():
         return []

@@ -24,7 +24,7 @@ from runtime.errors import UserError
 from runtime.files import read_record, write_record
 from runtime.folders import write_folder
 
-Row = dict[str, Any]
+Values = dict[str, Any]
 """Values of a step or an evaluation, by name; a line of the log."""
 FILES = ("weights.safetensors", "optimiser.safetensors")
 END = ("steps", "limit_s")
@@ -48,8 +48,8 @@ class Position:
     within: int = 0
     seconds: float = 0.0
     sentences: int = 0
-    first: Row = field(default_factory=dict)
-    best: Row = field(default_factory=dict)
+    first: Values = field(default_factory=dict)
+    best: Values = field(default_factory=dict)
     waited: int = 0
     sums: dict[str, list[float]] = field(default_factory=dict)
     threads: int = 0

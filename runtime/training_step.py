@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from runtime.errors import UserError
-from runtime.training_state import Position, Row, adam_tensors, load_adam
+from runtime.training_state import Position, Values, adam_tensors, load_adam
 
 AnyJob = TypeVar("AnyJob")
 AnyBatch = TypeVar("AnyBatch")
@@ -56,7 +56,7 @@ class StepMetrics:
     """Sentences of the step, of all processes, where their rate is logged."""
 
 
-def read_metrics(metrics: Sequence[StepMetrics], last_step: int, option: str) -> list[Row]:
+def read_metrics(metrics: Sequence[StepMetrics], last_step: int, option: str) -> list[Values]:
     """Wait for successive steps, of which the last has this number, and return the metrics of each.
 
     A number that is not finite is a UserError: such a step must have left the weights as they were. Its

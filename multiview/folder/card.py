@@ -186,10 +186,10 @@ class StartCard:
                 f"nearest by cosine: {start['recall@1']:.1%} at the start, {best['recall@1']:.1%} at step "
                 f"{step}, {best['recall@1/words']:.1%} by the average of its words"
             )
-        for name, meaning in (("accuracy@1/meaning", "the partner is first in"), ("spearman", "correlation")):
+        for name, says in (("accuracy@1/meaning", "the partner is first in"), ("spearman", "correlation")):
             if f"pairs/{name}" in best:
                 before, after = start[f"pairs/{name}"], best[f"pairs/{name}"]
-                lines["pairs"] = f"{meaning} {before:.1%} at the start, {after:.1%} at step {step}"
+                lines["pairs"] = f"{says} {before:.1%} at the start, {after:.1%} at step {step}"
         gains = bool(step)
         if not step:
             lines["no gain"] = f"this is {self.start}: no step was better on what was held out"
@@ -205,11 +205,11 @@ class StartCard:
         network, training = model.network, model.training
         widths = zip(network.views, network.widths, strict=True)
         views = ", ".join(f"{view} {width}" for view, width in widths)
-        meaning = f", read out as {network.readout.dim}" if network.readout else ""
+        read_out = f", read out as {network.readout.dim}" if network.readout else ""
         origin = f"step {training['step']}" if training["step"] else "the start, which no step improved"
         facts = [f"{label}: {finding}" for label, finding in verdict]
         paragraphs = [
-            f"Sentence encoder that went on from `{self.start}`: views {views}{meaning}.",
+            f"Sentence encoder that went on from `{self.start}`: views {views}{read_out}.",
             example(self.folder, model),
             "## Training",
             f"    {self.command}",
@@ -254,5 +254,5 @@ def readout_card(source: Path, target: Path, command: str, facts: Sequence[str])
     readme = current_folder(source) / "README.md"
     is_ours = readme.is_file() and not readme.is_symlink()
     old_card = readme.read_text(encoding="utf-8", errors="replace") if is_ours else NO_CARD
-    kept = re.sub("^# .*", f"# {target.name}", old_card.partition("## Read-out")[0].rstrip())
-    return f"{kept}\n\n{section}"
+    body = re.sub("^# .*", f"# {target.name}", old_card.partition("## Read-out")[0].rstrip())
+    return f"{body}\n\n{section}"

@@ -50,7 +50,7 @@ NUMBERS: Mapping[str, str] = {
     "words alone": "root of how many content words of both have no equal: a red hat | a red coat",
     "extra words": "root of how many words one has more, function words too: it is good | it is a good one",
 }
-"""The numbers of a pair, each with its meaning and an example."""
+"""The numbers of a pair, each with what it counts and an example."""
 SLOTS: Mapping[str, float] = {
     **{"agent": 1, "patient": 1, "predicate": 1, "place": 0.7, "attribute of agent": 0.5},
     **{"attribute of patient": 0.5, "other attribute": 0.5, "adverb": 0.4, "rest": 0.5},

@@ -105,10 +105,13 @@ def meaning_and_structure(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Encode meaning and structure of texts, parsed once: [n, D] and [n, S], at length 1."""
     network = source.model.network
-    meaning = encoder_of_views(network, range(len(network.views)), network.readout, None)
-    structure = encoder_of_structure(source.words, source.structure_size)
-    vectors_nE = 2**0.5 * vectors_of_texts(joined_encoder(meaning, structure, 0.5), source, texts)
-    return vectors_nE[:, : meaning.width], vectors_nE[:, meaning.width :]
+    meaning_encoder = encoder_of_views(network, range(len(network.views)), network.readout, None)
+    structure_encoder = encoder_of_structure(source.words, source.structure_size)
+    joined = joined_encoder(meaning_encoder, structure_encoder, 0.5)
+    meaning_nD, structure_nS = np.split(
+        2**0.5 * vectors_of_texts(joined, source, texts), [meaning_encoder.width], axis=1
+    )
+    return meaning_nD, structure_nS
 
 
 def put_beside(vectors_nD: Tensor, source: TextSource, texts: Sequence[str | Tokens], share: float) -> Tensor:

@@ -29,7 +29,7 @@ from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_array, write_array
 from runtime.folders import make_once
-from runtime.training_state import Row
+from runtime.training_state import Values
 
 VECTORS_FOLDER = Path("runs/vectors")
 """Folder of the start's vectors of a text, which are computed once."""
@@ -133,7 +133,7 @@ class ContinuedModel(TrainingProgram):
         words_NW = Scale.measure(word_means)(torch.cat(list(word_means)))
         return {"recall@1": meaning_NK, "recall@1/words": words_NW}
 
-    def save(self, folder: Path, training: Row, scores: Row, **_: Any) -> None:
+    def save(self, folder: Path, training: Values, scores: Values, **_: Any) -> None:
         """Write the model folder, which names the start and has its structure."""
         start, record = {"model": self.before[0], "sha256": self.start.sha256}, self.start.record
         structure = {"structure": record.structure, "structure_size": record.structure_size}

@@ -285,10 +285,10 @@ class MeaningObjective(nn.Module):
         assert config.keep is not None and config.temperature is not None
         self.temperature = config.temperature
         has_pairs = len(self.positions) > 1 and config.views > 0
-        self.weights = {"views": config.views} if has_pairs else {}
+        self.term_weights = {"views": config.views} if has_pairs else {}
         """Weight of each term."""
-        self.weights |= {"meaning": config.meaning, "kept": config.keep}
-        self.metrics = ["loss", *(f"loss/{name}" for name in self.weights), "accuracy@1/meaning"]
+        self.term_weights |= {"meaning": config.meaning, "kept": config.keep}
+        self.metrics = ["loss", *(f"loss/{name}" for name in self.term_weights), "accuracy@1/meaning"]
         """The loss, each term without its weight, and how often the best candidate is a positive."""
 
     def metrics_of(self, targets: Targets | Grades) -> list[str]:
@@ -321,20 +321,22 @@ class MeaningObjective(nn.Module):
             cosine_P = (meaning_BK[targets.first] * meaning_BK[targets.second]).sum(dim=1)
             error_P = (cosine_P - targets.grade.to(cosine_P)) / self.temperature
             grades = error_P.square().sum() / 2
-            values = [self.weights["meaning"] * grades + self.weights["kept"] * kept, grades, kept]
+            values = [self.term_weights["meaning"] * grades + self.term_weights["kept"] * kept, grades, kept]
             return values[0], torch.stack([value.detach().double() for value in values])
         score_AB = meaning_BK[targets.anchor] @ meaning_BK.T / self.temperature
         terms = {"meaning": contrastive_losses(score_AB, targets, "all").sum(), "kept": kept}
-        if "views" in self.weights:
+        if "views" in self.term_weights:
             units = [normalize(_exact(features[position]), dim=1) for position in self.positions]
             scores = (
                 one[targets.anchor] @ other.T / TEMPERATURE for one, other in itertools.permutations(units, 2)
             )
             losses = [contrastive_losses(score, targets, "all").sum() for score in scores]
             terms["views"] = torch.stack(losses).mean()
-        loss = sum((weight * terms[name] for name, weight in self.weights.items()), score_AB.new_zeros(()))
+        loss = sum(
+            (weight * terms[name] for name, weight in self.term_weights.items()), score_AB.new_zeros(())
+        )
         hits = best_is_positive(score_AB.detach(), targets).sum()
-        values = [loss, *(terms[name] for name in self.weights), hits]
+        values = [loss, *(terms[name] for name in self.term_weights), hits]
         return loss, torch.stack([value.detach().double() for value in values])
 
 

@@ -45,7 +45,7 @@ from runtime.cli import LOGGER, config_to_json
 from runtime.device import chosen_threads, torch_threads
 from runtime.errors import UserError
 from runtime.training_loop import Schedule, TrainingLoop
-from runtime.training_state import Position, Row, TrainingState
+from runtime.training_state import Position, TrainingState, Values
 from runtime.training_step import StepMetrics, Steps, cosine_decay, ramp
 
 log = logging.getLogger(LOGGER)
@@ -101,24 +101,24 @@ class TrainingProgram:
         turns = zip(*(steps[:count] for steps in steps_of_parts), strict=True)
         return list(itertools.chain.from_iterable(turns))
 
-    def validate(self, *, autocast: bool) -> Row:
+    def validate(self, *, autocast: bool) -> Values:
         """Measure the network on what is held out of each part; the losses are added."""
-        scores: Row = {}
+        scores: Values = {}
         for part in self.parts:
-            scores_of_part: Row = part.scores(self.network, autocast=autocast)
+            scores_of_part: Values = part.scores(self.network, autocast=autocast)
             if "loss" in scores_of_part:
                 scores_of_part["loss"] += scores.get("loss", 0.0)
             scores |= scores_of_part
         return scores
 
-    def network_to_keep(self, scores: Row) -> ViewStack:
+    def network_to_keep(self, scores: Values) -> ViewStack:
         """Return the views, alone or followed by the mean of their words, and measure their scale."""
         network = self.network.with_bag() if self.card.includes_words(scores) else self.network
         if self.sample:
             network.measure(self.sample, self.trees.folder.name)
         return network
 
-    def save(self, folder: Path, training: Row, scores: Row, **structure: Any) -> None:
+    def save(self, folder: Path, training: Values, scores: Values, **structure: Any) -> None:
         """Write the model folder, with what is known of the training and the scores of the weights."""
         identity = self.trees.identity
         corpus = identity.get("corpus") or {}
@@ -206,14 +206,14 @@ class Trainer:
         self.network.train()
         return self.update(self.gradient(step), step.sentences)
 
-    def validate(self) -> Row:
+    def validate(self) -> Values:
         """Return the metrics of the current weights on what is held out."""
         return self.program.validate(autocast=self.autocast)
 
-    def save(self, scores: Row) -> None:
+    def save(self, scores: Values) -> None:
         """Write the model folder, with the current weights and their metrics."""
         position = self.position
-        training: Row = {
+        training: Values = {
             "config": self.options,
             "trees": self.identity["content of --trees"],
             "step": position.step,

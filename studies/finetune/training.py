@@ -26,7 +26,7 @@ from runtime.errors import UserError
 from runtime.files import atomic_path
 from runtime.progress import progress
 from runtime.training_loop import Schedule, TrainingLoop
-from runtime.training_state import Row, TrainingState
+from runtime.training_state import TrainingState, Values
 from runtime.training_step import GradientDescent, Steps, ramp
 from senteval_runner.protocol.correlation import accuracy, pearson
 from senteval_runner.towers import Concatenation, Pooling
@@ -94,9 +94,9 @@ def fit(
     model: nn.Module,
     task_cycle: Sequence[TrainedTask],
     config: TuningConfig,
-    evaluate: Callable[[], Row],
+    evaluate: Callable[[], Values],
     folder: Path,
-) -> list[Row]:
+) -> list[Values]:
     """Train ``model`` in place; return one row of scores per evaluation.
 
     Step s trains the task ``task_cycle[s % len(task_cycle)]``. ``evaluate`` returns scores by name, as
@@ -106,7 +106,7 @@ def fit(
     """
     names = [task.stream.name for task in task_cycle]
 
-    def validate() -> Row:
+    def validate() -> Values:
         """Score the weights, and log the scores."""
         scores = evaluate()
         numbers = [f"{name} {value:.4f}" for name, value in scores.items() if isinstance(value, float)]

@@ -33,7 +33,7 @@ from corpora.ranking.sets import PassageSet, Question
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.progress import progress
-from runtime.training_state import Row
+from runtime.training_state import Values
 from runtime.vectors import unit_rows
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng
@@ -247,7 +247,7 @@ def cross_scores(
 
 def fine_tune(
     data: PassageSet, backbone: str, config: PassagesConfig, *, seed: int, folder: Path
-) -> tuple[CrossRanker, list[Row]]:
+) -> tuple[CrossRanker, list[Values]]:
     """Train on a set of filtered questions and keep the pass that is best on dev.
 
     A state in ``folder`` is resumed. The backbone, a Hugging Face encoder, reads as many word pieces as it
