@@ -1,16 +1,12 @@
 """The options of training: frozen dataclasses for each of the two programs and its parts, and the presets.
 
-:class:`ContinueConfig` goes on from a model, :class:`NewViewsConfig` trains new views from nothing; both are
-a :class:`ProgramConfig`. The command line takes the options of either (:class:`TrainConfig`), and ``--start``
-says which program they are for. Each part reads only its own group, whose name an option carries:
-``--encoder.dim 128``.
+:class:`ContinueConfig` goes on from a model, :class:`NewViewsConfig` trains new views from nothing. The
+command line takes the options of both (:class:`TrainConfig`), and ``--start`` says which program they are
+for. Imports no torch.
 
-The defaults are the preset ``laptop``. Its new views learn within minutes on two cores: recurrent weights are
-so small that a tree starts as a weighted bag of words, tables and input weights equal in all views so that
-these match each other from the start, and words are dropped, because small corpora are learned by heart. The
-other presets are files in ``multiview/presets``: ``paper`` is the system of Simoulin & Crabbé 2021 with the
-source of each value, ``gpu`` has the paper's sizes and loss, and
-settings that suit a GPU. Imports no torch.
+The defaults are the preset ``laptop``, whose new views learn within minutes on two cores: a tree begins as a
+bag of words that is equal in all views, so that they match each other from the first step on, and words are
+dropped, because small corpora are learned by heart. ``paper`` and ``gpu`` are files in ``multiview/presets``.
 """
 
 from __future__ import annotations

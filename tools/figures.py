@@ -89,13 +89,13 @@ class Row:
     """Sections of pages in which it stands, once for each time that it does."""
 
     def gives(self, figure: "Row") -> bool:
-        """Whether a page's figure is this one, at the page's digits; a page may leave out the interval."""
+        """Tell whether a page's figure is this one, at the page's digits; it may lack the interval."""
         pairs = [(getattr(figure, part), getattr(self, part)) for part in ("low", "high", "deviation")]
         return _equal(figure.value, self.value) and all(_equal(a, b) for a, b in pairs if a)
 
 
 def _equal(printed: str, measured: str) -> bool:
-    """Whether a number as printed is another one, rounded to as many digits."""
+    """Tell whether a number as printed is another one, rounded to as many digits."""
     if not measured:
         return False
     digits = [-int(Decimal(number).as_tuple().exponent) for number in (printed, measured)]
@@ -185,7 +185,7 @@ def write_rows(rows: Iterable[Row]) -> None:
 
 
 def unmatched(figures: Iterable[Row], rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """Figures of pages without a row, and rows that stand in a section that has no such figure (any more)."""
+    """Return figures of pages without a row, and rows of sections that have no such figure."""
     left: dict[str, list[Row]] = {}
     for row in rows:
         for place in row.places.split(" "):
@@ -202,7 +202,7 @@ def unmatched(figures: Iterable[Row], rows: Iterable[Row]) -> tuple[list[Row], l
 
 
 def _leaves(value: object, name: str) -> Iterator[tuple[str, str]]:
-    """Names and texts of the leaves of a JSON value."""
+    """Yield names and texts of the leaves of a JSON value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     if isinstance(value, str | int | float):
         yield name, format(Decimal(str(value)), "f") if isinstance(value, float) else str(value)
@@ -296,7 +296,7 @@ def main(config: FiguresConfig) -> None:
 
 
 def without_unused(rows: Iterable[Row], figures: Iterable[Row], places: Sequence[str]) -> list[Row]:
-    """Rows without these sections where they no longer have such a figure."""
+    """Return rows without these sections where they no longer have such a figure."""
     unused = [
         (one.name, one.value, one.places) for one in unmatched(figures, rows)[1] if one.places in places
     ]
@@ -311,7 +311,7 @@ def without_unused(rows: Iterable[Row], figures: Iterable[Row], places: Sequence
 
 
 def without_places(rows: Iterable[Row], config: FiguresConfig) -> list[Row]:
-    """Rows without those that the command gave in these sections, which are made anew."""
+    """Return rows without those that the command gave in these sections, which are made anew."""
     kept = []
     for row in rows:
         is_same = row.command == config.command and config.only in row.name

@@ -1,6 +1,6 @@
 """The numbers of pairs of sentences that :mod:`multiview.judge` reads, for many pairs at once.
 
-At the end a table has the formula of each number, over both sides of a comparison and the meanings of words.
+At the end a table has the formula of each number, over both sides of a comparison and the vectors of words.
 
 Legend of dimension suffixes: n pairs, T words of one side of all pairs, E size of word vectors.
 """
@@ -32,7 +32,7 @@ FEW_WEIGHTS = 256
 """A matrix of so few words' weights is dense: to make a sparse one takes ten times as long."""
 
 
-class Meanings:
+class ComparedWords:
     """How rare the words of a comparison are, and what their vectors say."""
 
     def __init__(self, both: Comparison, table: WordTable) -> None:
@@ -86,9 +86,9 @@ class Meanings:
         return nearest_a, nearest_b
 
 
-def _worst_partner(both: Comparison, meanings: Meanings) -> Floats:
+def _worst_partner(both: Comparison, words: ComparedWords) -> Floats:
     worst = np.ones(both.words[0].pair_count)
-    for side, cosine in zip(both.words, meanings.nearest, strict=True):
+    for side, cosine in zip(both.words, words.nearest, strict=True):
         np.minimum.at(worst, side.pair, np.where(cosine > 0, cosine, 1))
     return worst
 
@@ -108,20 +108,19 @@ def _least(sides: Iterable[Floats]) -> Floats:
     return least
 
 
-FORMULAS: Mapping[str, Callable[[Comparison, Meanings], NDArray[Any]]] = {
-    "topic": lambda both, meanings: meanings.cosine_of_sums(lambda side: meanings.rarity[side.form]),
+FORMULAS: Mapping[str, Callable[[Comparison, ComparedWords], NDArray[Any]]] = {
+    "topic": lambda both, words: words.cosine_of_sums(lambda side: words.rarity[side.form]),
     "arcs": lambda both, _: _mean(arcs.share(arcs.match > 0) for arcs in both.arcs),
     "turned arcs": lambda both, _: _mean(arcs.share(arcs.match < 0) for arcs in both.arcs),
     "other fillers": lambda both, _: _mean(arcs.share(arcs.is_refilled) for arcs in both.arcs),
     "moved": lambda both, _: _mean(arcs.share(arcs.is_moved) for arcs in both.arcs),
     "words": lambda both, _: _mean(side.share(side.match != 0, side.is_content) for side in both.words),
     "every word": lambda both, _: _mean(side.share(side.match != 0) for side in both.words),
-    "rare words": lambda both, meanings: _least(
-        side.share(side.match != 0, meanings.weight(side)) for side in both.words
+    "rare words": lambda both, words: _least(
+        side.share(side.match != 0, words.weight(side)) for side in both.words
     ),
-    "near words": lambda both, meanings: _least(
-        side.share(near, meanings.weight(side))
-        for side, near in zip(both.words, meanings.nearest, strict=True)
+    "near words": lambda both, words: _least(
+        side.share(near, words.weight(side)) for side, near in zip(both.words, words.nearest, strict=True)
     ),
     "opposites": lambda both, _: both.opposed_and_agreeing[0],
     "agreeing": lambda both, _: both.opposed_and_agreeing[1],
@@ -132,7 +131,7 @@ FORMULAS: Mapping[str, Callable[[Comparison, Meanings], NDArray[Any]]] = {
         np.abs(np.subtract(*both.lone_of_class(WordClass.NUMBER)))
         + np.abs(np.subtract(*both.lone_of_class(WordClass.NAME)))
     ),
-    "other words": lambda both, meanings: meanings.cosine_of_sums(
+    "other words": lambda both, words: words.cosine_of_sums(
         lambda side: side.is_compared & (side.match == 0)
     ),
     "worst partner": _worst_partner,
@@ -156,5 +155,5 @@ FORMULAS: Mapping[str, Callable[[Comparison, Meanings], NDArray[Any]]] = {
 
 def compute_numbers(both: Comparison, table: WordTable) -> dict[str, NDArray[Any]]:
     """Return the numbers of pairs, [n] each, by their names."""
-    meanings = Meanings(both, table)
-    return {name: formula(both, meanings) for name, formula in FORMULAS.items()}
+    words = ComparedWords(both, table)
+    return {name: formula(both, words) for name, formula in FORMULAS.items()}

@@ -1,6 +1,6 @@
 """The slots of sentences, for graded similarity: who, whom, what is done, where, and their attributes.
 
-A slot is the unit sum of the vectors of its words: meaning, and spelling with poles, so that opposites are
+A slot is the unit sum of the vectors of its words, and of their spelling with poles, so that opposites are
 apart. What two sentences have in a slot is compared by the cosine.
 
 Legend of dimension suffixes: n pairs, S sentences, T their words, M their arcs, U forms, E size of a form's
@@ -29,10 +29,10 @@ CHUNK = 2048
 def slot_cosines(pairs: PairFacts, table: WordTable) -> tuple[Floats, Floats]:
     """Return each slot's cosine, 0 where a sentence has none, and the weighted one of all: [n, L] and [n]."""
     texts = [form.text for form in pairs.forms.forms]
-    meaning_UE = unit_rows(table.rows(0, table.vocabulary.lookup(texts)).float().cpu().numpy())
+    word_UE = unit_rows(table.rows(0, table.vocabulary.lookup(texts)).float().cpu().numpy())
     spelling_UE = unit_rows(signed_spellings(texts, SPELLING_WIDTH, known_opposites()))
     vector_UE: Vectors = np.hstack(
-        [meaning_UE * (1 - SPELLING_SHARE) ** 0.5, spelling_UE * SPELLING_SHARE**0.5], dtype=np.float32
+        [word_UE * (1 - SPELLING_SHARE) ** 0.5, spelling_UE * SPELLING_SHARE**0.5], dtype=np.float32
     )
     words = _words_in_slots(pairs.facts, len(texts))
     weight_L, cosines, lengths = np.array([*SLOTS.values()]), [np.empty((0, len(SLOTS)))], [np.empty(0)]
