@@ -4,14 +4,11 @@
     python -m multiview.search runs/models/builtin-laptop runs/trees/books --vectors v.npy < queries.txt
     python -m multiview.search builtin questions.txt "How do I enable 2FA?" --judge
 
-The command reads a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes), a text file
-with one sentence per line or a tree cache, and queries: arguments, or the lines of standard input. It prints
-the nearest sentences of each query, with cosine and row. A line of several sentences is searched by each of
-them; the row is the line's. With ``--keep`` the vectors of the corpus are kept until text, model or share of
-structure change, so that the next search encodes the query only; of many sentences an index of FAISS is kept
-beside them (extra ``index``). ``--vectors`` reads those that ``python -m multiview.encode`` wrote, a row a
-line. With ``--judge`` the twenty nearest are judged: those that say something else than the query come last,
-each with a reason. ``--queries FILE`` measures search instead.
+In: a model, a text file with one sentence per line or a tree cache, and queries: arguments, or the lines of
+standard input. Out: the nearest sentences of each query, with cosine and row. A line of several sentences is
+searched by each of them; the row is the line's. The vectors of the corpus are computed, kept from an earlier
+search (``--keep``), or read (``--vectors``). ``--judge`` puts those last that say something else than the
+query, each with a reason; ``--queries FILE`` measures search instead.
 
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
@@ -205,7 +202,7 @@ def main(config: SearchConfig) -> None:
     encoder = config.encoder(names)
     collection = open_collection(config, corpus, encoder)
     if config.queries is not None:
-        measure(config, collection, encoder)
+        measure(config, config.queries, collection, encoder)
     else:
         answer(config, collection, encoder)
 
@@ -219,11 +216,10 @@ def open_collection(config: SearchConfig, corpus: SentenceInput, encoder: "Opene
     return Collection(corpus, encoder.encode(corpus.texts, trees=corpus.trees, show_progress_bar=None))
 
 
-def measure(config: SearchConfig, collection: Collection, encoder: "OpenedEncoder") -> None:
-    """Print how well ``--queries`` find their sentences, beside lexical search."""
+def measure(config: SearchConfig, queries: Path, collection: Collection, encoder: "OpenedEncoder") -> None:
+    """Print how well the queries of a table find their sentences, beside lexical search."""
     corpus = collection.corpus
-    assert config.queries is not None
-    data = read_queries(config.queries, list(map(corpus.text, range(len(corpus)))))
+    data = read_queries(queries, list(map(corpus.text, range(len(corpus)))))
     vectors = (encode_queries(config, collection, encoder, data.queries), collection.vectors_ND)
     for name, finding in report_lines(data, {config.model: vectors}):
         print(f"{name:10} {finding}")
