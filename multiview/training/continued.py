@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,13 +58,9 @@ class Start:
         """Return the vectors of a text, [sentences, K], for cosine; they are stored for other runs."""
         source = {"model": self.sha256, "trees": trees.identity["content_sha256"]}
         folder = VECTORS_FOLDER / f"start-{json_digest(source, 16)}"
-        path = folder / "vectors.npy"
-
-        def write() -> None:
-            encoder = MultiViewEncoder(self.model)
-            write_array(path, encoder.encode(None, trees=trees, normalize_embeddings=True))
-
-        make_once(folder, source, [path.name], write)
+        path, encoder = folder / "vectors.npy", MultiViewEncoder(self.model)
+        encode = partial(encoder.encode, None, trees=trees, normalize_embeddings=True)
+        make_once(folder, source, [path.name], lambda: write_array(path, encode()))
         vectors: Float = read_array(path, 2)
         return vectors
 
