@@ -14,6 +14,7 @@ import pytest
 
 from multiview.encoders import registry
 from runtime.errors import UserError
+from tests.fixtures.pages import make_light
 from tests.parsing.pipeline.toy_parsers import write_cache
 from tests.test_commands import ROOT, cli_of, run_fresh
 
@@ -22,7 +23,8 @@ SMALL = {
     "multiview.train": (
         *("--device", "cpu", "--encoder.dim", "128", "--loop.batch", "6", "--loop.max-steps", "2"),
         *("--loop.validation", "6", "--views", "bow,seq"),
-    )
+    ),
+    "senteval_runner.run": ("--protocol", "fast"),
 }
 """For a corpus of a few sentences; beside seq no parser has to be loaded."""
 
@@ -38,6 +40,7 @@ def workplace(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     data.rename(tmp_path / "senteval")
     monkeypatch.setenv("MULTIVIEW_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    make_light(monkeypatch)
     return tmp_path
 
 

@@ -24,6 +24,7 @@ from senteval_runner.result_store import ResultStore
 from senteval_runner.run import SentEvalConfig, cli, main
 from tests.fixtures.files import differing
 from tests.fixtures.kills import run_with_interruptions
+from tests.fixtures.pages import make_light
 
 Run = Callable[..., int]
 FAST = {"tasks": "CR", "protocol": "fast", "baselines": False}
@@ -38,6 +39,7 @@ def config(tmp_path: Path, data: Path, *models: str, **options) -> SentEvalConfi
 def run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs models with options in ``tmp_path``."""
     monkeypatch.chdir(tmp_path)
+    make_light(monkeypatch)
     return lambda *models, **options: main(config(tmp_path, data, *map(str, models), **options))
 
 

@@ -4,6 +4,7 @@ import gzip
 import lzma
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,9 +19,14 @@ from tests.fixtures.transformers import build
 from tests.studies.faq.test_faq import write_set
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_tasks
 from tests.studies.passages import passage_sets
+from tests.test_commands import cli_of
 
 pytestmark = pytest.mark.repo
-STANDS_FOR = {"MODEL": "builtin", "all,SNLI": "CR,SICKEntailment", "5000": "100"}
+STANDS_FOR = {
+    **{"MODEL": "builtin", "all,SNLI": "CR,SICKEntailment", "5000": "100"},
+    **{"-1,-12": "-1,-3", "-1,-6": "-1,-2"},
+}
+"""A model of the reader's; tasks and books of a few rows; layers of transformers of three."""
 PAGES = [*sorted((ROOT / "docs/papers").glob("*.md")), ROOT / "docs/studies.md"]
 ENCODERS = (
     "all-MiniLM-L6-v2",
@@ -88,10 +94,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("DATA/umbc/delorme.com_shu.pages_1.possf2").write_text("\n\n".join(blocks))
         for kind, name in (("dep", "FOLDER"), ("const", "benepar_en3")):
             shutil.copytree(ROOT / f"parsing/builtin/{kind}-v3", name)
-        small = build(Path("tiny"), "bert", layers=12, width=4)
+        small = build(Path("tiny"), "bert", width=4)
         for name in ENCODERS:
             shutil.copytree(small, name)
     return folder
+
+
+def run_here(words: list[str], check: bool) -> SimpleNamespace:
+    """Stands for ``subprocess.run`` of ``python -m MODULE WORDS...``."""
+    _, _, module, *rest = words
+    return SimpleNamespace(returncode=cli_of(module)(rest))
 
 
 @pytest.mark.timeout(900)
@@ -99,6 +111,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_printed_command_runs(page: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(data)
+    monkeypatch.setattr("studies.views.run.subprocess", SimpleNamespace(run=run_here))
     monkeypatch.setenv("MULTIVIEW_DATA", str(data / "DATA"))
     commands = printed_commands(page.read_text(encoding="utf-8"))
     assert commands

@@ -9,25 +9,29 @@ import numpy as np
 import pytest
 
 from corpora import books
+from corpora.senteval import structure
 from parsing import run as parsing_run
 from runtime.errors import UserError
 from senteval_runner.demo import __main__ as demo
 from senteval_runner.demo.page import ROWS, _conclusion, _hits
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.page import Score
+from tests.fixtures.pages import make_light
 
-SENTENCES = 24
+SENTENCES = 16
 """Of each book."""
 
 
 @pytest.fixture
 def short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus in the package, but only the first sentences of each book."""
+    """The corpus in the package, but only the first sentences of each book, and a sixth of Binding."""
     folder = tmp_path / "books"
     folder.mkdir()
     texts = ["\n".join(book.sentences[:SENTENCES]) for book in books.books()]
     (folder / "books.txt.xz").write_bytes(lzma.compress("\n\n".join(texts).encode()))
     (folder / "books.tsv").write_bytes((books.FOLDER / "books.tsv").read_bytes())
+    some_frames = [triplet for triplet in structure.triplets("test") if triplet.frame % 6 == 0]
+    monkeypatch.setattr("corpora.senteval.files.triplets", lambda split: some_frames)
     monkeypatch.setattr(books, "FOLDER", folder)
     monkeypatch.setattr(books, "TEXT", folder / "books.txt.xz")
 
@@ -52,6 +56,7 @@ TITLES = (
 @pytest.mark.usefixtures("short_books")
 def test_the_demo_on_short_books(tmp_path: Path, monkeypatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
+    make_light(monkeypatch)
     demo.main(demo.DemoConfig(output=Path("demo")))
     output = capfd.readouterr().out
     assert output.index("praised/VBD  (root") < output.index("$ python -m parsing.run books")

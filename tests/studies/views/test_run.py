@@ -27,6 +27,7 @@ from studies.views.__main__ import cli
 from studies.views.config import PAIRS, QUICKTHOUGHT, ViewsConfig
 from studies.views.report import SystemScores, ahead, comparison, mean_over_tasks
 from studies.views.systems import AVERAGE, System, all_systems, reference, training
+from tests.fixtures.pages import make_light
 from tests.fixtures.senteval import data as data
 from tests.fixtures.senteval import write_word_vectors
 from tests.fixtures.trees import TOPICS, toy_corpus
@@ -156,9 +157,11 @@ def test_holm_multiplies_the_smallest_p_by_all_and_keeps_the_order() -> None:
     assert holm([0.9, 0.8]) == [1, 1] and holm([]) == []
 
 
+@pytest.mark.timeout(900)
 def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables 1 and 2 at toy size: both kinds of words, vectors and data given, published rows beside."""
     monkeypatch.chdir(tmp_path)
+    make_light(monkeypatch)
     texts, documents = toy_corpus(120)
     lines = ["\n" * (place in documents[1:]) + " ".join(words) for place, words in enumerate(texts)]
     Path("toy.txt").write_text("\n".join(lines))
