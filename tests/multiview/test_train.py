@@ -87,7 +87,7 @@ VARIANTS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_resume_in_mid_epoch_leaves_the_same_files(tiny, tmp_path: Path, variant: str, monkeypatch) -> None:
     monkeypatch.setattr("runtime.training_loop.CHECKPOINT_S", 0.0)  # a checkpoint at each step
-    config = changed(tiny, output=Path("models"), **VARIANTS[variant])
+    config = changed(changed(tiny, loop={"max_steps": 14}), output=Path("models"), **VARIANTS[variant])
     for name, deaths in (("whole", ()), ("killed", (4, 5))):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
@@ -106,18 +106,18 @@ def as_options(config: NewViewsConfig) -> list[str]:
 
 
 def test_sigterm_then_sigkill_then_resume(tiny: NewViewsConfig, tmp_path: Path, monkeypatch) -> None:
-    config = changed(tiny, output=Path("models"), loop={"epochs": 300, "max_steps": 120})
+    config = changed(tiny, output=Path("models"), loop={"epochs": 300, "max_steps": 80})
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         assert name == "killed" or main(config) == 0
-    for number, code, steps in ((signal.SIGTERM, 143, 12), (signal.SIGKILL, -9, 35)):
+    for number, code, steps in ((signal.SIGTERM, 143, 8), (signal.SIGKILL, -9, 20)):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "multiview.train", *as_options(config)]
         with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
             while not any(line["step"] >= steps for line in read_log(config.folder / "log.jsonl")):
                 assert process.poll() is None, process.communicate()[1]
-                time.sleep(0.1)
+                time.sleep(0.05)
             process.send_signal(number)
             _, errors = process.communicate(timeout=60)
         assert process.returncode == code and "Traceback" not in errors, errors
@@ -256,14 +256,14 @@ def test_neighbours_are_counted_on_centred_numbers_at_one_scale(tiny: NewViewsCo
         assert best[name] == pytest.approx(hits.mean()), name
 
 
-@pytest.mark.usefixtures("both_devices")
+@pytest.mark.usefixtures("fake_device")
 @pytest.mark.parametrize("beside", [None, "words"])
 def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(tiny, monkeypatch, beside) -> None:
     """The trained model and its start have the same form; without being asked, validation decides."""
     scores = {"anchors": 9, "loss": 2.0, **dict.fromkeys(("accuracy@1", "recall@1", "recall@1/words"), 0.2)}
     recall = 0.1 if beside else 0.3
     monkeypatch.setattr(text_module.TextSteps, "scores", lambda *_, **__: scores | {"recall@1/both": recall})
-    config = changed(tiny, preset="laptop", beside=beside)
+    config = changed(tiny, preset="laptop", beside=beside, loop={"max_steps": 2})
     main(config)
     cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
     assert encoder.views == ["dep", "const", "bag"] and encoder.has_scale
@@ -279,12 +279,12 @@ def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(tiny, monk
     assert "(dep 8, const 8, bag 6)" in card and "it stands beside them" in card
 
 
-@pytest.mark.usefixtures("both_devices")
+@pytest.mark.usefixtures("fake_device")
 @pytest.mark.parametrize("name", ["laptop", "paper"])
 def test_features_have_one_scale_over_the_training_text(tiny: NewViewsConfig, name: str, monkeypatch) -> None:
     """Against numpy in float64; those of the paper's preset are raw."""
     monkeypatch.setattr("multiview.training.text.sample_ranges", lambda text: sample_ranges(text, 60, 4))
-    config = changed(tiny, preset=name)
+    config = changed(tiny, preset=name, loop={"max_steps": 3})
     main(config)
     cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
     raw, features = encoder.view_vectors(None, trees=cache), encoder.features(None, trees=cache)

@@ -102,7 +102,7 @@ def test_unseen_premises_are_dropped_under_any_tokenisation(tmp_path: Path) -> N
     assert "dropped 1 without a three-way label, 1 whose premise" in pairs.summary
 
 
-@pytest.mark.usefixtures("both_devices")
+@pytest.mark.usefixtures("fake_device")
 def test_training_improves_nli_and_finds_synonyms(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

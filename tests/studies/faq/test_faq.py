@@ -134,7 +134,7 @@ def test_each_query_is_compared_with_each_entry() -> None:
     np.testing.assert_allclose(cosines(tower, ["a", "b"], ["x", "y", "z"]), similarity, atol=1e-6)
 
 
-@pytest.mark.usefixtures("both_devices")
+@pytest.mark.usefixtures("fake_device")
 def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
     folder: Path, tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

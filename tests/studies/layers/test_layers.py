@@ -159,7 +159,7 @@ def write_vectors(path: Path, data: Path, *tasks: str) -> Path:
     return path
 
 
-@pytest.mark.usefixtures("both_devices")
+@pytest.mark.usefixtures("fake_device")
 def test_a_study_of_layers_word_vectors_and_a_sentence_encoder(
     tmp_path: Path, data: Path, models: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,7 +143,7 @@ def test_heads_equal_plain_formulas(text: str, monkeypatch: pytest.MonkeyPatch) 
     assert head.score(tower, examples) == pytest.approx(score, abs=1e-5)
 
 
-@pytest.mark.usefixtures("both_devices")
+@pytest.mark.usefixtures("fake_device")
 def test_a_grid_shares_stages_and_shows_forgetting(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
