@@ -40,12 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that runs a command in a process of its own is marked so, before -m selects.
 
-    Tests of the whole, which take longest, come first, so that none is left over for one worker.
+    What takes longest has a limit of its own and comes first, so that none is left over for one worker.
     """
     for item in items:
         if "command" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.process)
-    items.sort(key=lambda item: len(item.path.parts))
+    items.sort(key=lambda item: (item.get_closest_marker("timeout") is None, len(item.path.parts)))
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,8 @@ import importlib
 import json
 import re
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from textwrap import indent
 
@@ -63,9 +65,11 @@ print(json.dumps(results))
 """
 
 
-def run_commands(commands: list[list[str]]) -> list[tuple[int, list[str], str, str]]:
+def run_commands(
+    commands: list[list[str]], run: Callable[..., subprocess.CompletedProcess[str]]
+) -> list[tuple[int, list[str], str, str]]:
     """Run commands in one new process; of each its code, the heavy modules there then, output and errors."""
-    process = run_python("-W", "ignore", "-c", RUN % (HEAVY,), json.dumps(commands), cwd=ROOT)
+    process = run("-W", "ignore", "-c", RUN % (HEAVY,), json.dumps(commands))
     assert process.returncode == 0, process.stderr
     return [(code, loaded, output, errors) for code, loaded, output, errors in json.loads(process.stdout)]
 
@@ -99,7 +103,7 @@ def test_what_an_import_needs(program: str, modules: str, tmp_path: Path) -> Non
 @pytest.mark.process
 def test_help_is_light() -> None:
     modules = commands()
-    results = run_commands([[module, "--help"] for module in modules])
+    results = run_commands([[module, "--help"] for module in modules], partial(run_python, cwd=ROOT))
     for module, (code, loaded, output, errors) in zip(modules, results, strict=True):
         assert (code, loaded) == (0, []), (module, errors)
         assert "usage" in output.lower(), module
@@ -122,7 +126,7 @@ REFUSED = {
 
 @pytest.mark.process
 def test_what_a_look_can_tell_is_refused_at_once() -> None:
-    results = run_commands([command.split() for command in REFUSED])
+    results = run_commands([command.split() for command in REFUSED], partial(run_python, cwd=ROOT))
     for (command, message), (code, loaded, _, errors) in zip(REFUSED.items(), results, strict=True):
         assert (code, loaded) == (2, []) and message in errors, (command, errors)
 

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 
 from tests.fixtures.processes import ROOT, run_python
 from tests.fixtures.senteval import write_tasks
+from tests.test_commands import run_commands
 
 pytestmark = [pytest.mark.process, pytest.mark.repo]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -28,19 +29,6 @@ class Core(PathFinder):
 sys.meta_path = [Core if finder is PathFinder else finder for finder in sys.meta_path]
 """
 """A sitecustomize for processes in which some modules are not there, those that they start too."""
-RUN = """
-import contextlib, importlib.util, io, json, sys
-def cli(module):
-    is_folder = importlib.util.find_spec(module).submodule_search_locations
-    return importlib.import_module(f"{module}.__main__" if is_folder else module).cli
-results, output = [], sys.stdout
-for module, *words in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
-        results.append([cli(module)(words)])
-    results[-1].append(errors.getvalue())
-print(json.dumps(results))
-"""
-"""Calls commands one after the other, and prints the exit code and the lines on stderr of each."""
 TEXT = "The cat sat on the mat.\nIt slept all day.\n\nPrices fell.\nInvestors sold their shares.\n" * 8
 
 
@@ -81,12 +69,9 @@ def core(tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
     return partial(run_python, cwd=tmp_path, **places)
 
 
-def results_of(core: Callable[..., CompletedProcess[str]], commands: Iterable[str]) -> list[tuple[int, str]]:
-    """Exit code and errors of each command; a tab stands for a space in a word."""
-    words = [[word.replace("\t", " ") for word in command.split(" ")] for command in commands]
-    done = core("-c", RUN, json.dumps(words))
-    assert done.returncode == 0, done.stderr
-    return [(code, errors) for code, errors in json.loads(done.stdout)]
+def words_of(commands: Iterable[str]) -> list[list[str]]:
+    """The words of each; a tab stands for a space in one."""
+    return [[word.replace("\t", " ") for word in command.split(" ")] for command in commands]
 
 
 def test_the_core_parses_trains_encodes_judges_and_scores(core) -> None:
@@ -98,10 +83,10 @@ def test_the_core_parses_trains_encodes_judges_and_scores(core) -> None:
         "multiview.search runs/models/dep-const-laptop text.txt Prices --top 1",
         "multiview.judge Prices\tfell. Prices\trose.",
         "multiview.explain builtin Prices\tfell. Prices\trose.",
-        "senteval_runner.run builtin --data data --tasks CR,MRPC,SICK-R,WordContent --protocol fast",
+        "senteval_runner.run builtin --data data --tasks CR,SICK-R --protocol fast",
         "parsing.show runs/trees/text",
     ]
-    for command, (code, errors) in zip(commands, results_of(core, commands), strict=True):
+    for command, (code, *_, errors) in zip(commands, run_commands(words_of(commands), core), strict=True):
         assert code == 0, f"{command}\n{errors}"
 
 
@@ -117,7 +102,8 @@ NEEDED = {
 
 
 def test_a_command_that_needs_an_extra_names_it(core) -> None:
-    for (package, extra), (code, errors) in zip(NEEDED.values(), results_of(core, NEEDED), strict=True):
+    results = run_commands(words_of(NEEDED), core)
+    for (package, extra), (code, *_, errors) in zip(NEEDED.values(), results, strict=True):
         advice = f"in a clone of this project, pip install -c constraints.txt '.[{extra}]'"
         line = f"{package} is not installed: {advice}"
         assert code == 2 and line in errors.splitlines()[-1] and "Traceback" not in errors, errors

@@ -1,15 +1,14 @@
-"""Encoders, losses, runs and parsers on a GPU beside the CPU: ``pytest -m gpu -s tests/test_gpu.py``.
+"""Encoders, losses, runs and parsers on a GPU beside the CPU: ``pytest -m gpu tests/test_gpu.py``.
 
 They passed on an H100 80GB with torch 2.11 on 26 November 2026. The same checks run on the CPU at a small
 size, so that they stay whole.
-With ``-s`` the last test prints sentences per second. No data and no network are needed.
+No data and no network are needed.
 """
 
 import itertools
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import psutil
 import pytest
@@ -19,16 +18,15 @@ from torch import Tensor
 
 from multiview.config import NewViewsConfig, preset
 from multiview.encoders.registry import view_class
-from multiview.model import MultiViewEncoder
 from multiview.train import open_trainer
 from multiview.training.gradient import StepResult
-from multiview.training.trainer import READ_EVERY, Trainer
+from multiview.training.trainer import Trainer
 from parsing.run import cli as parse
 from parsing.score import equal_trees
 from parsing.text_parser import load_parser
 from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
-from runtime.pool import give_memory_back
+from runtime.pool import LocalPool, give_memory_back
 from runtime.training_step import StepMetrics, read_metrics
 from tests.fixtures.trees import changed
 
@@ -52,7 +50,8 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 def trees(tmp_path_factory: pytest.TempPathFactory) -> TreeCache:
     folder = tmp_path_factory.mktemp("gpu") / "trees"
     size = 2400 if torch.cuda.is_available() else 120
-    parse(["books", "--limit", str(size), "--output", str(folder), "--workers", "1"])
+    with patch.object(LocalPool, "_start"):  # this process parses
+        parse(["books", "--limit", str(size), "--output", str(folder), "--workers", "1"])
     return TreeCache.open(folder)
 
 
@@ -210,47 +209,3 @@ def test_trees(kind: str, device: torch.device, trees: TreeCache) -> None:
         load_parser(kind, device=place).parse(sentences) for place in (torch.device("cpu"), device)
     )
     assert equal_trees(trees_of_device, trees_of_cpu) >= EQUAL_TREES
-
-
-@pytest.mark.gpu
-def test_speed(trees: TreeCache, tmp_path: Path) -> None:
-    """Print sentences per second of parsers, of training at several sizes, and of ``encode``."""
-    if not torch.cuda.is_available():
-        pytest.skip("torch sees no CUDA device")
-    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    sentences = [*trees.read(0, 1000, ("token",)).words()]
-    for kind in ("dep", "const"):
-        parser = load_parser(kind, device=torch.device("cuda"))
-        print(f"parse {kind}: {rate(lambda parser=parser: parser.parse(sentences), len(sentences)):,.0f}")
-    for dim, precision in itertools.product((128, 1200, 2400), ("float32", "bfloat16")):
-        sizes = {"table": {"dim": 300}, "encoder": {"dim": dim}}
-        options = {**sizes, "views": "dep,const", "loop": {"batch": 400, "precision": precision}}
-        trainer = open_trainer(training_config(trees, tmp_path, "cuda", **options))
-        steps = [job() for job in itertools.islice(trainer.jobs(), 4)]
-        turns = itertools.cycle(steps)
-
-        unread: list[StepMetrics] = []
-
-        def step(trainer: Trainer = trainer, turns=turns, unread=unread) -> None:  # type: ignore[no-untyped-def]
-            unread.append(trainer.update(trainer.gradient(next(turns))))
-            if len(unread) >= READ_EVERY["cuda"]:
-                read_metrics(unread, len(unread), "--name")
-                unread.clear()
-
-        print(f"train 2x{dim} {precision}: {rate(step, sum(s.sentences for s in steps) / len(steps)):,.0f}")
-    encoder = MultiViewEncoder.untrained("dep,const", dim=1200, device="cuda")
-    print(f"encode: {rate(lambda: encoder.encode(None, trees=trees, batch_size=400), len(trees)):,.0f}")
-
-
-def rate(work: Callable[[], object], units: float) -> float:
-    """Units per second of a call that is repeated for five seconds; the first is not timed."""
-    work()
-    torch.cuda.synchronize()
-    began, calls = time.perf_counter(), 0
-    while calls == 0 or time.perf_counter() - began < 5:
-        work()
-        calls += 1
-        if calls % 8 == 0:  # the queue must not run seconds ahead of the clock
-            torch.cuda.synchronize()
-    torch.cuda.synchronize()
-    return units * calls / (time.perf_counter() - began)

@@ -1,6 +1,5 @@
-"""Every registered view, alone and in any pair: it trains, is saved and loaded, and encodes the same."""
+"""Every registered view, alone and beside others: it trains, is saved and loaded, and encodes the same."""
 
-from itertools import combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,6 @@ from tests.multiview.test_model import load
 
 OWN = ("shout", "length")
 VIEWS = ("seq", "dep", "const", "bag", "spelling", "roles", "order", *OWN)
-PAIRS = [",".join(pair) for pair in combinations_with_replacement(VIEWS, 2)]
 TRAINED = ("seq", "dep", "const", "shout")
 
 
@@ -75,7 +73,7 @@ def test_these_are_all_views_and_each_knows_its_table() -> None:
     assert table_indices(["roles", "seq", "bag", "bag", "dep", "const"]) == [0, 0, 0, 0, 1, 2]
 
 
-@pytest.mark.parametrize("views", [*VIEWS, *PAIRS, "roles,seq,bag,dep", "bag,order,seq,seq"])
+@pytest.mark.parametrize("views", [*VIEWS, ",".join(VIEWS), "roles,seq,bag,dep", "bag,order,seq,seq"])
 def test_an_untrained_view_is_saved_and_encodes_the_same(views: str, toy_trees: Path, tmp_path: Path) -> None:
     encoder = MultiViewEncoder.untrained(views, dim=4, word_dim=6, seed=3, device="cpu")
     cache = open_trees(toy_trees)
@@ -97,9 +95,8 @@ def test_an_untrained_view_is_saved_and_encodes_the_same(views: str, toy_trees: 
 @pytest.mark.parametrize(
     "views",
     [
-        *(",".join(pair) for pair in combinations_with_replacement(TRAINED, 2)),
-        *(f"seq,dep,{view}" for view in VIEWS if view not in TRAINED),
-        "const,seq,bag,length,spelling,roles,order,bag",
+        *("seq,dep", "const,const", "shout,dep", "seq,dep,roles"),
+        ",".join(("const", "seq", *(view for view in VIEWS if view not in TRAINED), "bag")),
     ],
 )
 def test_a_view_encodes_what_it_was_trained_as(views, words, toy_trees, tmp_path, toy_glove: Path) -> None:

@@ -23,7 +23,9 @@ TEXT = (
 
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Toy parsers, in this process."""
     monkeypatch.setattr("parsing.text_parser.load", load_toys)
+    monkeypatch.setattr("runtime.pool.LocalPool._start", lambda self: None)
 
 
 def config_of(tmp_path: Path, **options) -> ParseConfig:

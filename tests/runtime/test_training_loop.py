@@ -3,10 +3,7 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,12 +18,13 @@ from runtime.training_loop import Schedule, TrainingLoop
 from runtime.training_state import FILES, Checkpoint, Checkpoints, Position, TrainingState
 from runtime.training_step import GradientDescent, StepMetrics, Steps, cosine_decay
 from tests.fixtures.files import differing
+from tests.fixtures.kills import dies_at
 
 
 class Regression:
     """A least-squares task with dropout: tiny, but with all the state that a model has."""
 
-    def __init__(self, rate: float = 0.05, pause_s: float = 0.0) -> None:
+    def __init__(self, rate: float = 0.05) -> None:
         torch.manual_seed(1)
         generator = torch.Generator().manual_seed(0)
         self.x = torch.randn(60, 4, generator=generator)
@@ -36,7 +34,7 @@ class Regression:
         self.descent: GradientDescent[list[int]] = GradientDescent(
             module, adam, self.losses, self.learning_rate, clip=5.0
         )
-        self.module, self.rate, self.pause_s = module, rate, pause_s
+        self.module, self.rate = module, rate
         self.step, self.steps = self.descent.step, Steps(self.batches, lambda batch: batch)
 
     def batches(self, epoch: int) -> list[list[int]]:
@@ -44,7 +42,6 @@ class Regression:
         return [order[first : first + 12] for first in range(0, 60, 12)]
 
     def losses(self, batch: list[int]) -> dict[str, torch.Tensor]:
-        time.sleep(self.pause_s)
         return {"loss": (self.module(self.x[batch]) - self.y[batch]).square().mean()}
 
     def learning_rate(self, position: Position) -> float:
@@ -72,9 +69,9 @@ class Run(TrainingLoop):
         return self.run(self.task.step, self.task.evaluate)
 
 
-def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan) -> Run:
+def make(folder: Path, rate: float = 0.05, **plan) -> Run:
     schedule = Schedule(**{"epochs": 4, "select": "score", **plan})
-    return Run(Regression(rate, pause_s), schedule, folder, identity={"rate": rate})
+    return Run(Regression(rate), schedule, folder, identity={"rate": rate})
 
 
 @pytest.fixture(scope="module")
@@ -100,17 +97,8 @@ def test_training_learns_and_keeps_the_best(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, finished_run: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path;"
-        "from tests.runtime.test_training_loop import loop_module, make;"
-        "loop_module.CHECKPOINT_S = 0.0; make(Path(sys.argv[1]), pause_s=0.02)()"
-    )
-    checkpoints, deadline = Checkpoints(tmp_path / "checkpoints", keep=2), time.monotonic() + 60
-    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
-    while len(checkpoints.folders()) < 2 and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL, "killed before it had finished"
+    with dies_at(7):
+        make(tmp_path)()
     with open(tmp_path / "log.jsonl", "a") as log:
         log.write('{"kind": "tra')  # cut off
     make(tmp_path)()

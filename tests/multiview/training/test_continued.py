@@ -1,5 +1,6 @@
 """Training that goes on from a model: what it gains and leaves alone, resuming, pairs, what is refused."""
 
+import contextlib
 import json
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -23,28 +24,35 @@ from runtime.errors import UserError
 from runtime.files import read_json, read_record, write_record
 from runtime.training_loop import read_log
 from tests.fixtures.kills import dies_at
-from tests.fixtures.trees import changed, toy_corpus
+from tests.fixtures.trees import TINY, changed, toy_corpus, write_glove
 from tests.multiview.test_train import assert_same_files
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, write_cache
 
 
-@pytest.fixture
-def start(tiny: ContinueConfig, toy_glove: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def start(toy_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of dep and const over fixed words, with the words' mean, a read-out and a scale."""
-    views = {"views": "dep,const,bag", "words": "fixed", "vectors": str(toy_glove), "name": "views"}
-    assert main(changed(tiny, **views, loop={"max_steps": 1})) == 0
+    folder = tmp_path_factory.mktemp("start")
+    vectors = write_glove(folder / "glove.txt")
+    config = changed(
+        TINY, trees=toy_trees, output=folder / "models", name="views", views="dep,const,bag", words="fixed"
+    )
+    loop = {"max_steps": 1, "epochs": 2, "learning_rate": 1e-2}
+    with contextlib.chdir(folder):  # converted vectors go to runs/vectors
+        assert main(changed(config, vectors=str(vectors), loop=loop)) == 0
     torch.manual_seed(0)
     dim = 20
     readout, scale = (
         Readout(torch.randn(5, dim), torch.randn(5), "drawn"),
         Scale(torch.zeros(dim), torch.ones(dim)),
     )
-    store_readout(tmp_path / "models/views", tmp_path / "start", readout, scale, "# A card\n", 0.1)
-    return tmp_path / "start"
+    store_readout(folder / "models/views", folder / "start", readout, scale, "# A card\n", 0.1)
+    return folder / "start"
 
 
 @pytest.fixture
-def going_on(start: Path, toy_trees: Path, tmp_path: Path) -> ContinueConfig:
+def going_on(start: Path, toy_trees: Path, tmp_path: Path, monkeypatch) -> ContinueConfig:
+    monkeypatch.chdir(tmp_path)
     loop = LoopConfig(batch=20, validation=26, learning_rate=1e-2)
     return ContinueConfig(
         start=str(start), trees=toy_trees, output=tmp_path / "models", name="on", loop=loop, device="cpu"
@@ -244,7 +252,7 @@ def test_what_cannot_be_gone_on_from(
         "view 'srl'": [trees, on, "--views=srl"],
         "models/views has no read-out to train; name views": [
             trees,
-            f"--start={tmp_path}/models/views",
+            f"--start={start.parent}/models/views",
             "--views=none",
         ],
         "--views dep,dep: names a view twice": [trees, on, "--views=dep,dep"],

@@ -4,8 +4,6 @@ Its float32 was that of its processor, so they are compared to a few rows of eac
 ``test_batched.py`` and the goldens compare without that margin, in float64.
 """
 
-import sys
-from ast import literal_eval
 from pathlib import Path
 
 import pytest
@@ -26,11 +24,11 @@ SCORES_OF_THE_TOOLKIT = {
 
 
 ROWS = 0.2
-"""Per cent: three of MRPC's 1,725 test rows, ten of SICK's 4,927, one of TREC's 500."""
+"""Per cent: three of MRPC's 1,725 test rows, ten of SICK's 4,927."""
 
 
-def scores(data_folder: Path, task: str, protocol: str = "default") -> dict[str, float]:
-    [result] = evaluate(RandomBag(), [task], data_folder / "senteval", protocol).tasks.values()
+def scores(data_folder: Path, task: str) -> dict[str, float]:
+    [result] = evaluate(RandomBag(), [task], data_folder / "senteval").tasks.values()
     assert not result.notes
     return dict(result.metrics)
 
@@ -40,15 +38,3 @@ def test_scores_are_those_of_the_original_toolkit(data_folder: Path, task: str) 
     metrics = scores(data_folder, task)
     for name, value in SCORES_OF_THE_TOOLKIT[task].items():
         assert metrics[name] == pytest.approx(value, abs=ROWS if value > 1 else 1e-3), name
-
-
-def test_trec_by_scikit_learn(data_folder: Path, command) -> None:  # type: ignore[no-untyped-def]
-    """L-BFGS stops before convergence: of two kernels of OpenBLAS, 66.69 and 73.0, 66.73 and 72.8."""
-    process = command("tests.senteval_runner.protocol.test_golden", data_folder)
-    metrics = literal_eval(process.stdout)
-    assert metrics["devacc"] == pytest.approx(66.71, abs=ROWS), process.stderr
-    assert metrics["acc"] == pytest.approx(72.9, abs=2 * ROWS)
-
-
-if __name__ == "__main__":
-    print(scores(Path(sys.argv[1]), "TREC", "sklearn"))
