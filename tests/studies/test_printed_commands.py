@@ -82,7 +82,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(Path("DATA/senteval") / benchmark, Path("SENTEVAL") / benchmark)
         shutil.copytree("SENTEVAL", "DATA/senteval", dirs_exist_ok=True)
         write_set(Path("FAQ"))
-        for name in ("wikiqa", *passage_sets.PAPER):
+        passage_sets.write_wikiqa(Path("wikiqa"), (20, 5, 5))
+        for name in passage_sets.PAPER:
             getattr(passage_sets, f"write_{name.removesuffix('-t')}")(Path(name))
         Path("wikipedia.txt.xz").write_bytes(lzma.compress((TEXT * 3).encode()))
         Path("QUESTIONS").write_text(TEXT)
