@@ -56,7 +56,6 @@ def assert_same_bits(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
     assert [name for name in one if not torch.equal(one[name], other[name])] == []
 
 
-@pytest.mark.usefixtures("fake_device")
 @pytest.mark.parametrize(("views", "same"), [("dep,const", 0.0), ("seq,dep", 0.5)])
 def test_cached_gradient_equals_the_plain_one(tiny: NewViewsConfig, views: str, same: float) -> None:
     config = changed(tiny, views=views, objective={"same": same}, table={"dropout": same})
