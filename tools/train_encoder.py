@@ -73,11 +73,11 @@ def trigrams(words: Sequence[str]) -> set[tuple[str, ...]]:
 
 
 class EvaluationSentences:
-    """The sentences of all evaluation sets: every column of every row of every file, by files and folders."""
+    """The sentences of all evaluation sets: every column of every row of every file."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path]) -> None:
         distinct = set[tuple[str, ...]]()
-        for path in [path for each in paths for path in (each, *each.rglob("*")) if path.is_file()]:
+        for path in [path for folder in folders for path in folder.rglob("*") if path.is_file()]:
             content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
             text = content.decode("latin-1" if "TREC" in path.name else "utf-8", "replace")
             rows = (WORD.findall(cell.lower()) for cell in re.split("[\t\n]", text))
