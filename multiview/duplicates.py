@@ -24,7 +24,7 @@ def duplicates(
     encoder: Any = None,
     neighbours: int = 10,
     cosine: float = 0.5,
-    threshold: float = 0.5,
+    threshold: float | None = None,
 ) -> list[list[int]]:
     """Return groups of rows that say the same, the rows of each in their order.
 
@@ -38,7 +38,8 @@ def duplicates(
         encoder: Finds the near ones by ``encode(list of str) -> [N, D]``; by default `builtin`'s meaning.
         neighbours: How many near texts of each are judged.
         cosine: The least cosine of two that are judged: the judge knows sentences with words in common.
-        threshold: The probability from which on two say the same, such as :meth:`Judge.threshold` finds.
+        threshold: The probability from which on two say the same; by default the judge's own, which is 0.5
+            unless :meth:`Judge.threshold` found another.
     """
     text_list = read_elements(texts, "duplicates", "texts")
     for row, text in enumerate(text_list):
@@ -47,8 +48,8 @@ def duplicates(
     neighbours = check_count(neighbours, "duplicates: neighbours")
     if not isinstance(cosine, float | int) or not -1 <= cosine <= 1:
         raise UserError(f"duplicates: cosine: {describe_value(cosine)} is not from -1 to 1")
-    if not isinstance(threshold, float | int) or not 0 <= threshold < 1:
-        raise UserError(f"duplicates: threshold: {describe_value(threshold)} is not from 0 to 1")
+    if threshold is not None and (not isinstance(threshold, float | int) or not 0 <= threshold < 1):
+        raise UserError(f"duplicates: threshold: {describe_value(threshold)} is not from 0 to below 1")
     distinct = list(dict.fromkeys(text_list))  # many copies of one would leave no room among its neighbours
     first_of = list(range(len(distinct)))
     if len(distinct) > 1:
@@ -71,7 +72,9 @@ def duplicates(
     return [rows for rows in groups.values() if len(rows) > 1]
 
 
-def _first_of_each(texts: list[str], wanted: list[Pair], judge: Judge | None, threshold: float) -> list[int]:
+def _first_of_each(
+    texts: list[str], wanted: list[Pair], judge: Judge | None, threshold: float | None
+) -> list[int]:
     """Return the first text of each text's group, its own number where it says the same as none before it.
 
     Two texts may be near to a third and not to each other: what is near to a member is judged with its first.
@@ -81,7 +84,7 @@ def _first_of_each(texts: list[str], wanted: list[Pair], judge: Judge | None, th
     while True:
         judgements = judge.pairs([(texts[a], texts[b]) for a, b in wanted])
         says_same |= {
-            pair: judgement.probability >= threshold
+            pair: judgement.same if threshold is None else judgement.probability >= threshold
             for pair, judgement in zip(wanted, judgements, strict=True)
         }
         accepted: dict[int, list[int]] = {}

@@ -2,7 +2,7 @@
 
     python -m multiview.search runs/models/builtin-laptop corpus.txt "How do I open a file?" --keep
     python -m multiview.search runs/models/builtin-laptop runs/trees/books --vectors v.npy < queries.txt
-    python -m multiview.search builtin questions.txt "How do I enable 2FA?" --judge
+    python -m multiview.search builtin questions.txt "How do I enable 2FA?" --judge pairs
 
 In: a model, a text file with one sentence per line or a tree cache, and queries: arguments, or the lines of
 standard input. Out: the nearest sentences of each query, with cosine and row. A line of several sentences is
@@ -150,9 +150,10 @@ class SearchConfig(VectorOptions):
     change. From 200,000 sentences on with an index of FAISS (extra index), where that is installed."""
     top: Count = 10
     """Sentences to print per query."""
-    judge: bool = False
-    """Print of the twenty nearest, or of --top if that is more, those that say the same as the query, with
-    the probability; and, as left out, the others with the reason. English only."""
+    judge: str | None = None
+    """pairs, pairs-with-mrpc, or the JSON file of a judge of your own: print of the twenty nearest, or of
+    --top if that is more, those that say the same as the query, with the probability; and, as left out, the
+    others with the reason. English only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +232,7 @@ def answer(config: SearchConfig, collection: Collection, encoder: "OpenedEncoder
     if config.judge:
         from multiview.judge import Judge  # here: its libraries take longer to import than a search
 
-        judge, top = Judge.load(), max(NEAREST_JUDGED, config.top)
+        judge, top = Judge.load(config.judge), max(NEAREST_JUDGED, config.top)
     for query in config.query or sentences_of(STANDARD_INPUT):
         query_1D = encode_queries(config, collection, encoder, [query])
         if len(config.query) != 1:
@@ -265,12 +266,12 @@ def _print_judged(judge: "Judge", query: str, hits: Sequence[tuple[Hit, str]], t
     """Print the hits that say the same as the query, at most ``top``; then the others, with a reason."""
     judgements = judge.pairs([(query, text) for _, text in hits])
     judged = [(*hit, judgement) for hit, judgement in zip(hits, judgements, strict=True)]
-    accepted = [each for each in judged if each[2].probability > 0.5]
+    accepted = [each for each in judged if each[2].same]
     for (line, score), text, judgement in accepted[:top]:
         print(f"{score:.4f}  {line:>7}  {judgement.probability:.2f}  {on_one_line(text)}", flush=True)
     print(f"left out, as they say something else: {len(judged) - len(accepted)}")
     for (line, score), text, judgement in judged:
-        if judgement.probability <= 0.5:
+        if not judgement.same:
             reason = printable((judgement.shown_reasons or ["no single reason"])[0])
             numbers = f"{score:.4f}  {line:>7}  {judgement.probability:.2f}"
             print(f"{numbers}  {on_one_line(text)}  ({reason})", flush=True)

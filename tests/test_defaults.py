@@ -1,15 +1,14 @@
 """What the pages call a default is the default of the command."""
 
 import re
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from multiview.config import ContinueConfig, NewViewsConfig, TrainConfig
-from multiview.duplicates import duplicates
 from multiview.judge.__main__ import JudgeConfig
+from multiview.judge.weights import THRESHOLD
 from multiview.libraries.search_index import CELLS_PER_PROBE
 from multiview.names.options import ModelOptions
 from multiview.training.continued import loss_of
@@ -55,9 +54,7 @@ STATED: dict[str, dict[str, tuple[Any, ...]]] = {
     "add-a-view.md": {"By default a third part, the mean of the words, joins where it finds more": ()},
     "answers.md": {
         "The weights are `{}` by default": (JUDGE.weights,),
-        "| `duplicates(texts)` | `judge=` | `threshold=`, by default `{}`": (
-            signature(duplicates).parameters["threshold"].default,
-        ),
+        "found last and `save` wrote, else {}": (THRESHOLD,),
     },
     "promises.md": {"with {} products (the default)": (ModelOptions(model="m").products,)},
     "scaling.md": {

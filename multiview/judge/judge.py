@@ -89,6 +89,13 @@ class Judgement:
     """The pair's numbers, by the names in :data:`NUMBERS`."""
     _compared_pairs: ComparedPairs = field(repr=False, compare=False)
     _pair: int = field(repr=False, compare=False)
+    threshold: float = 0.5
+    """The probability from which on the judge takes both to say the same."""
+
+    @property
+    def same(self) -> bool:
+        """Whether both say the same: whether the probability reaches the threshold."""
+        return self.probability >= self.threshold
 
     @property
     def similarity(self) -> float:
@@ -113,9 +120,9 @@ class Judgement:
     @property
     def shown_reasons(self) -> list[str]:
         """The reasons as text; an opposite that the probability does not heed is marked."""
-        is_same = self.probability > 0.5
         return [
-            f"{reason}{UNHEEDED if is_same and reason.kind == 'opposite' else ''}" for reason in self.reasons
+            f"{reason}{UNHEEDED if self.same and reason.kind == 'opposite' else ''}"
+            for reason in self.reasons
         ]
 
     def __str__(self) -> str:
@@ -222,12 +229,13 @@ class Judge:
         """Find the probability from which on a share ``precision`` of the accepted pairs say the same.
 
         The pairs must be as the judge will meet them, such as what a cache finds by cosine. The threshold is
-        chosen on one half and counted on the other. The judge's record names it, and :meth:`save` writes it;
-        whoever compares pairs passes it on. A UserError says what the pairs show where it is less.
+        chosen on one half and counted on the other. From then on the judge takes it for its own
+        (:attr:`Judgement.same`), and :meth:`save` writes it. A UserError says what the pairs show where it is
+        less.
         """
         pair_list, label_list = _read_labelled(pairs, labels, "judge.threshold")
         if not isinstance(precision, Real) or not 0.5 <= precision < 1:
-            raise UserError(f"judge.threshold: precision: {describe_value(precision)} is not from 0.5 to 1")
+            raise UserError(f"judge.threshold: precision: {describe_value(precision)} is not from 0.5 to below 1")
         chance_n = np.array([judgement.probability for judgement in self.pairs(pair_list)])
         found = choose_threshold(chance_n, np.array(label_list) > 0, float(precision))
         about = {**self.weights.about, "threshold": {"precision": float(precision), **found._asdict()}}
@@ -267,7 +275,9 @@ class Judge:
             pair_list, both, numbers_nF, limits, self.source, lambda: self.similarity_weights
         )
         return [
-            Judgement(a, b, float(chance_n[pair]), numbers[pair], compared_pairs, pair)
+            Judgement(
+                a, b, float(chance_n[pair]), numbers[pair], compared_pairs, pair, self.weights.threshold
+            )
             for pair, (a, b) in enumerate(pair_list)
         ]
 

@@ -60,6 +60,8 @@ STRENGTH = 5.0
 """Strength of the ridge, for a thousand pairs."""
 MAX_LEVELS = 20
 """Deepest nesting of the JSON in ``about``."""
+THRESHOLD = 0.5
+"""The probability from which on two say the same, where a judge has none of its own."""
 FOLDS = 5
 MIN_SLOPE = 0.1
 """Pairs that the judge in the package tells apart no better than chance would have the slope 0."""
@@ -88,6 +90,13 @@ class Weights:
     """The digest of the word classes, opposites and rules that the numbers are counted by."""
     about: dict[str, Any]
     """Data, licences and the encoder of the meanings."""
+
+    @property
+    def threshold(self) -> float:
+        """The probability from which on two say the same: what :meth:`Judge.threshold` found, or 0.5."""
+        found = self.about.get("threshold")
+        value = found.get("threshold") if isinstance(found, Mapping) else None
+        return value if isinstance(value, float) and 0 <= value <= 1 else THRESHOLD
 
     @classmethod
     def fit(

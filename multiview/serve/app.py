@@ -96,7 +96,7 @@ class Service:
     def __init__(self, config: ServeConfig) -> None:
         self.config, self.token = config, config.token()
         self.queue = WorkQueue(
-            (config.model, config.index, config.max_length, config.max_inputs),
+            (config.model, config.index, config.judge, config.max_length, config.max_inputs),
             workers=config.workers, max_batch=config.max_batch, size=config.queue, timeout=config.timeout,
         )  # fmt: skip
         self.registry = CollectorRegistry()

@@ -21,6 +21,9 @@ class ServeConfig:
     """Model folder, or builtin."""
     index: Path | None = None
     """Text to search by /search, one sentence per line, or a tree cache; its vectors are kept."""
+    judge: str = "pairs"
+    """The judge of /judge, /rerank and the searches that ask for it: pairs; pairs-with-mrpc, for research
+    only; or the JSON file of a judge of your own."""
     host: Annotated[str, MinLen(1)] = "127.0.0.1"
     """Address to listen at; 0.0.0.0 is every address of this machine."""
     port: Port = 8000

@@ -48,20 +48,20 @@ class Embedding(NamedTuple):
 class WorkerModels:
     """The encoder, judge and index of one process."""
 
-    def __init__(self, model: str, index: Path | None, max_length: int, max_inputs: int) -> None:
+    def __init__(self, model: str, index: Path | None, judge: str, max_length: int, max_inputs: int) -> None:
         from multiview.model import MultiViewEncoder
 
         self.digest = model_sha256(model_folder(model))[:12]
         self.encoder: MultiViewEncoder = MultiViewEncoder.load(model, "cpu")
-        self.model, self.index_path = model, index
+        self.model, self.index_path, self.judge_name = model, index, judge
         self.max_length, self.max_inputs = max_length, max_inputs
 
     @cached_property
     def judge(self) -> Judge:
-        """The judge in the package, which reads sentences by the builtin encoder."""
+        """The judge, which reads sentences by the builtin encoder."""
         from multiview.judge import Judge
 
-        return Judge.load(source=self.encoder if self.model == "builtin" else None)
+        return Judge.load(self.judge_name, source=self.encoder if self.model == "builtin" else None)
 
     @cached_property
     def index(self) -> Collection:
@@ -107,7 +107,7 @@ _fault = ""
 """Why this process's models could not be opened."""
 
 
-def open_models(model: str, index: Path | None, max_length: int, max_inputs: int) -> None:
+def open_models(model: str, index: Path | None, judge_name: str, max_length: int, max_inputs: int) -> None:
     """Open this process's models and compute something once, so that the first request does not wait.
 
     What goes wrong is said by :func:`ready`.
@@ -118,7 +118,7 @@ def open_models(model: str, index: Path | None, max_length: int, max_inputs: int
     threading.Thread(target=_end_with_the_server, daemon=True).start()
     torch.set_num_threads(1)  # this process is ours
     try:
-        _models = WorkerModels(model, index, max_length, max_inputs)
+        _models = WorkerModels(model, index, judge_name, max_length, max_inputs)
         embed(WARM_UP)
         judge([WARM_UP])
         if index is not None:
@@ -192,7 +192,7 @@ def _as_json(judgement: Judgement, graded: bool) -> dict[str, Any]:
     ]
     return {
         "probability": round(judgement.probability, 6),
-        "same": judgement.probability > 0.5,
+        "same": judgement.same,
         "reasons": reasons,
     } | ({"similarity": round(judgement.similarity, 6), "slots": judgement.slots} if graded else {})
 

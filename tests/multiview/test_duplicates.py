@@ -1,5 +1,6 @@
 """Duplicates among texts, and a search that is judged."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from multiview import search
 from multiview.duplicates import duplicates
 from multiview.judge import Judge
+from multiview.serve import worker
 from runtime.errors import UserError
 
 TEXTS = [
@@ -35,7 +37,7 @@ class Line:
 
     def pairs(self, pairs: list[tuple[str, str]]) -> list[Any]:
         self.judged += pairs
-        return [SimpleNamespace(probability=float(abs(float(a) - float(b)) <= 1)) for a, b in pairs]
+        return [SimpleNamespace(same=abs(float(a) - float(b)) <= 1) for a, b in pairs]
 
 
 def test_groups_are_of_texts_that_say_the_same_not_of_near_ones() -> None:
@@ -69,7 +71,7 @@ def test_texts_that_are_not_near_are_not_judged() -> None:
 
 def test_the_threshold_decides_and_few_texts_need_no_judge() -> None:
     line: Any = Line()
-    line.pairs = lambda pairs: [SimpleNamespace(probability=0.8) for _ in pairs]
+    line.pairs = lambda pairs: [SimpleNamespace(same=True, probability=0.8) for _ in pairs]
     assert duplicates(["1", "2"], judge=line, encoder=line, threshold=0.81) == []
     assert duplicates(["1", "2"], judge=line, encoder=line, threshold=0.8) == [[0, 1]]
     assert duplicates([]) == duplicates(["a"]) == [] and duplicates(["a", "a"]) == [[0, 1]]
@@ -93,7 +95,7 @@ def test_what_is_wrong_is_named(texts: Any, options: dict[str, Any], fault: str)
 def test_a_judged_search_leaves_out_what_says_something_else(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("\n".join(TEXTS) + "\n")
-    assert search.cli(["builtin", "in.txt", "How can I enable 2FA?", "--judge", "--top", "2"]) == 0
+    assert search.cli(["builtin", "in.txt", "How can I enable 2FA?", "--judge", "pairs", "--top", "2"]) == 0
     kept, rest = capsys.readouterr().out.split("left out, as they say something else: 4\n")
     assert [int(line.split()[1]) for line in kept.splitlines()] == [5, 0]
     reasons = {int(line.split()[1]): line for line in rest.splitlines()}
@@ -108,6 +110,29 @@ def test_no_more_than_twenty_are_judged_and_measuring_is_by_cosine(
     judged: list[Any] = []
     pairs_of = Judge.pairs
     monkeypatch.setattr(Judge, "pairs", lambda self, pairs: judged.extend(pairs) or pairs_of(self, pairs))
-    assert search.cli(["builtin", "in.txt", "Tom has 3 hats.", "--judge"]) == 0
+    assert search.cli(["builtin", "in.txt", "Tom has 3 hats.", "--judge", "pairs"]) == 0
     assert len(judged) == search.NEAREST_JUDGED and "  1.00  Tom has 3 hats." in capsys.readouterr().out
-    assert "leave out --judge" in refusal(search.cli, "builtin", "in.txt", "--queries", "q.tsv", "--judge")
+    assert "leave out --judge" in refusal(
+        search.cli, "builtin", "in.txt", "--queries", "q.tsv", "--judge", "pairs"
+    )
+
+
+def test_every_door_takes_a_judge_of_ones_own_with_its_threshold(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    strict = Judge.load()
+    pair = ("How can I enable 2FA?", "How do I enable 2FA?")
+    assert strict(*pair).same and duplicates(pair, judge=strict) == [[0, 1]]
+    about = {**strict.weights.about, "threshold": {"threshold": 0.9999}}
+    strict.weights = replace(strict.weights, about=about)
+    strict.save("strict.json")
+    judgement = Judge.load("strict.json")(*pair)
+    assert judgement.probability > 0.5 and not judgement.same
+    assert duplicates(pair, judge=Judge.load("strict.json")) == []
+    assert duplicates(pair, judge=Judge.load("strict.json"), threshold=0.5) == [[0, 1]]
+    Path("in.txt").write_text(f"{pair[1]}\n")
+    assert search.cli(["builtin", "in.txt", pair[0], "--judge", "strict.json"]) == 0
+    assert "left out, as they say something else: 1\n" in capsys.readouterr().out
+    monkeypatch.setattr(worker, "_models", worker.WorkerModels("builtin", None, "strict.json", 20, 20))
+    assert worker.judge([pair])[0]["same"] is False
+    for value in ("0.9", 2, float("nan"), True, None):
+        assert replace(strict.weights, about={"threshold": {"threshold": value}}).threshold == 0.5

@@ -20,7 +20,7 @@ from runtime.errors import UserError
 
 def queue_of(**changes: object) -> WorkQueue:
     options = {"workers": 1, "max_batch": 4, "size": 2, "timeout": 0.05, **changes}
-    return WorkQueue(("builtin", None, 10, 10), **options)  # type: ignore[arg-type]
+    return WorkQueue(("builtin", None, "pairs", 10, 10), **options)  # type: ignore[arg-type]
 
 
 def test_a_server_is_not_ready_before_its_models_are_open() -> None:
