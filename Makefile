@@ -4,7 +4,7 @@ VENV   ?= .venv
 PYTHON ?= python3
 PY     := $(VENV)/bin/python
 
-EVERYTHING := all,dev,triton
+EVERYTHING := all,bench,dev,triton
 DEMO  := $(VENV)/.has-$(or $(EXTRAS),report)
 TEST  := $(VENV)/.has-$(or $(EXTRAS),test)
 DEV   := $(VENV)/.has-$(or $(EXTRAS),dev)

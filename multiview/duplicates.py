@@ -49,7 +49,7 @@ def duplicates(
     if not isinstance(cosine, float | int) or not -1 <= cosine <= 1:
         raise UserError(f"duplicates: cosine: {describe_value(cosine)} is not from -1 to 1")
     if threshold is not None and (not isinstance(threshold, float | int) or not 0 <= threshold < 1):
-        raise UserError(f"duplicates: threshold: {describe_value(threshold)} is not from 0 to below 1")
+        raise UserError(f"duplicates: threshold: {describe_value(threshold)} is not in [0, 1)")
     distinct = list(dict.fromkeys(text_list))  # many copies of one would leave no room among its neighbours
     first_of = list(range(len(distinct)))
     if len(distinct) > 1:

@@ -317,7 +317,7 @@ class MultiViewEncoder:
         return (left * right).sum(dim=1)
 
     def structure_vectors(self, inputs: Iterable[str | Tokens]) -> NDArray[np.float32]:
-        """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
+        """Encode who did what to whom, at length 1: float32 [n, S], zero without content words."""
         texts = read_sentences(inputs, "structure_vectors")
         return structure_vectors(TextSource.of(self), texts)
 

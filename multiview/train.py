@@ -7,7 +7,8 @@
 
 By default all views of ``builtin`` and its read-out are trained further, by contrast with a sentence's
 neighbours. ``--start none``, and the presets ``paper`` and ``gpu``, begin with new weights, as in Simoulin &
-Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
+Crabbé 2021, sections 3 and 4. In: a tree cache written by
+``python -m parsing.run``, or ``--pairs``. Out:
 ``runs/models/NAME/``: the model (of least loss on the validation set, of graded pairs alone of the best
 ranking, the start included), ``log.jsonl``, ``curves.png`` and checkpoints. The same command resumes a run.
 Exit codes: 0 done, 2 bad input or a loss that is not finite, 130 or 143 stopped by Ctrl-C or SIGTERM after a

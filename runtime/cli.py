@@ -1,7 +1,7 @@
 """The base of every command: options from a frozen dataclass, exit codes, a log file, dry runs.
 
 Exit codes: 0 done; 2 bad input, a full disk or too little memory (one line on stderr); 1 a bug (traceback);
-130 stopped by Ctrl-C (one line that says what is kept).
+130 or 143 stopped by Ctrl-C or SIGTERM (one line that says what is kept).
 
 The range of an option is part of its type, and is checked nowhere else::
 

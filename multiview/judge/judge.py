@@ -235,7 +235,7 @@ class Judge:
         """
         pair_list, label_list = _read_labelled(pairs, labels, "judge.threshold")
         if not isinstance(precision, Real) or not 0.5 <= precision < 1:
-            raise UserError(f"judge.threshold: precision: {describe_value(precision)} is not from 0.5 to below 1")
+            raise UserError(f"judge.threshold: precision: {describe_value(precision)} is not in [0.5, 1)")
         chance_n = np.array([judgement.probability for judgement in self.pairs(pair_list)])
         found = choose_threshold(chance_n, np.array(label_list) > 0, float(precision))
         about = {**self.weights.about, "threshold": {"precision": float(precision), **found._asdict()}}

@@ -3,9 +3,9 @@
     python -m multiview.serve builtin --workers 2 --port 8000
     python -m multiview.serve runs/models/MODEL --index answers.txt --token-file token.txt
 
-Paths are ``/v1/embeddings``, ``/rerank``, ``/judge``, ``/search``, ``/v1/models``, ``/health``, ``/metrics``
-and ``/``, a page to try it on (docs/serving.md). SIGTERM ends it when what it has is answered; SIGHUP opens
-the models anew.
+Paths are ``/v1/embeddings``, ``/rerank``, ``/judge``, ``/search``, ``/compare``, ``/v1/models``, ``/health``,
+``/live``, ``/metrics`` and ``/``, a page to try it on (docs/serving.md). SIGTERM ends it when what it has is
+answered; SIGHUP opens the models anew.
 """
 
 import logging

@@ -275,7 +275,7 @@ def structure_of(
 ) -> Tensor:
     """Return a vector of length 1 per sentence, [B, S], that binds roles and order, or what ``view`` binds.
 
-    A sentence without bound words (one word, a fallback tree) has the zero vector. ``opposites`` are those of
+    A sentence without content words has the zero vector. ``opposites`` are those of
     the package by default.
     """
     types, word_N = batch.distinct_words()

@@ -91,7 +91,7 @@ def vectors_of_texts(
 def structure_vectors(
     source: TextSource, texts: Sequence[str | Tokens], opposites: Opposites | None = None
 ) -> NDArray[np.float32]:
-    """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound.
+    """Encode who did what to whom, at length 1: float32 [n, S], zero without content words.
 
     ``opposites`` are those of the package by default.
     """
