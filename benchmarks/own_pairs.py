@@ -111,8 +111,8 @@ def numbers_of(
 ) -> tuple[Any, Floats, Floats]:
     """Return differences and numbers [n, F] of pairs, whose trees are kept, and 1 for the same."""
     trees = trees or parsed(sorted({text for pair in pairs for text in pair[1:]}), CACHE)
-    both, numbers_nF = read_numbers([pair[1:] for pair in pairs], source, trees=trees)
-    return both, numbers_nF, np.array([float(pair.is_same) for pair in pairs])
+    comparison, numbers_nF = read_numbers([pair[1:] for pair in pairs], source, trees=trees)
+    return comparison, numbers_nF, np.array([float(pair.is_same) for pair in pairs])
 
 
 def fit(config: OwnPairsConfig, data: Path, source: TextSource) -> None:
@@ -177,16 +177,16 @@ def cache(data: Path, source: TextSource) -> None:
         vectors = encode(list(odd))
         for title, chosen in (("cache", (1, is_stored)), ("duplicates", (NEIGHBOURS, None))):
             pairs, cosine_n = near_pairs(odd, vectors, *chosen)
-            both, numbers_nF, same_n = numbers_of(pairs, source, parsed(sorted(odd), CACHE))
-            cells, limits = tables[title], Limits.of([pair[1:] for pair in pairs], both)
+            comparison, numbers_nF, same_n = numbers_of(pairs, source, parsed(sorted(odd), CACHE))
+            cells, limits = tables[title], Limits.of([pair[1:] for pair in pairs], comparison)
             cells[f"cosine of {name}: {same_n.sum():,.0f} of {len(pairs):,}"] = false_hits(cosine_n, same_n)
             for judge, weights in judges.items():
                 if "beside" in judge:
                     numbers_nF[:, topic] = cosine_n
-                chance_n = limits.limit(weights.probabilities(numbers_nF))
-                cells[f"{name}, then {judge}"] = false_hits(chance_n, same_n)
+                probability_n = limits.limit(weights.probabilities(numbers_nF))
+                cells[f"{name}, then {judge}"] = false_hits(probability_n, same_n)
                 if judge == "judge":
-                    guarded_n = np.where(chance_n < REFUSED, -1, cosine_n)
+                    guarded_n = np.where(probability_n < REFUSED, -1, cosine_n)
                     cells[f"cosine of {name}, judge as guard"] = false_hits(guarded_n, same_n)
     for title, cells in tables.items():
         print_table("own pairs", title, cells)

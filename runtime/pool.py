@@ -48,8 +48,9 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
 
 
 class LocalPool(Pool):
-    """A pool of spawned processes of one thread each (None: one per core), which share ``arguments`` in turn.
+    """A pool of spawned processes of one thread each; ``workers`` of them, or one per core for None.
 
+    Each takes one of the ``arguments``, in turn.
     Where the system lets no processes share a lock (a read-only /dev/shm), this process works alone.
     """
 

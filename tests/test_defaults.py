@@ -54,7 +54,7 @@ STATED: dict[str, dict[str, tuple[Any, ...]]] = {
     "add-a-view.md": {"By default a third part, the mean of the words, joins where it finds more": ()},
     "answers.md": {
         "The weights are `{}` by default": (JUDGE.weights,),
-        "found last and `save` wrote, else {}": (THRESHOLD,),
+        "found last and `save` wrote, else `{}`": (THRESHOLD,),
     },
     "promises.md": {"with {} products (the default)": (ModelOptions(model="m").products,)},
     "scaling.md": {

@@ -86,8 +86,8 @@ def cached(file: str, pairs: Pairs, cache: Path, compute: Callable[[Pairs], Any]
 
 def numbers_of(pairs: Pairs, source: TextSource) -> Floats:
     """Return the numbers of similarity, [n, F]."""
-    both, numbers_nF = read_numbers(pairs, source)
-    return similarity_numbers(pairs, both, numbers_nF, source)[0]
+    comparison, numbers_nF = read_numbers(pairs, source)
+    return similarity_numbers(pairs, comparison, numbers_nF, source)[0]
 
 
 def teacher_cosines(pairs: Pairs) -> Floats:

@@ -10,8 +10,8 @@ no vocabulary; trigrams bring words of one stem near each other (fastText: Bojan
 
 A key stands for K signs, which SplitMix64 (Steele, Lea & Flood 2014) makes from it, so that none is kept in
 memory: number c is ``mix(key + c · golden)``, c from 1, and gives eight bytes, lowest first. Bit j, from the
-lowest, of the i-th byte of all is the sign of position j · K / 8 + i, so that one instruction counts the bits
-of many positions.
+lowest, of byte i gives the sign at position j · K / 8 + i, so that one instruction counts the bits of many
+positions.
 
 Legend of dimension suffixes: B sentences, N tokens or keys, G trigrams, U distinct words, K width.
 """

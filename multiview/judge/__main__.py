@@ -84,11 +84,11 @@ def read_file(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
 
 def agreement(probabilities: Sequence[float], labels: Sequence[int]) -> str:
     """Say how often the probability is on the label's side of 0.5, and the area under the ROC curve."""
-    chance_n, label_n = np.array(probabilities), np.array(labels) > 0
-    accuracy = ((chance_n > 0.5) == label_n).mean()
+    probability_n, label_n = np.array(probabilities), np.array(labels) > 0
+    accuracy = ((probability_n > 0.5) == label_n).mean()
     text = f"accuracy {100 * accuracy:.1f}"
     if label_n.any() and not label_n.all():
-        text += f", area under the ROC curve {100 * area_under_curve(chance_n, label_n):.1f}"
+        text += f", area under the ROC curve {100 * area_under_curve(probability_n, label_n):.1f}"
     return f"{text}, of {len(label_n)} pairs"
 
 

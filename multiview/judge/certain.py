@@ -41,19 +41,19 @@ class Limits(NamedTuple):
     """The differences of each pair that its texts tell without their trees."""
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[Text, Text]], both: Comparison) -> Self:
+    def of(cls, pairs: Sequence[tuple[Text, Text]], comparison: Comparison) -> Self:
         """Find the limits of pairs: 1 for a sentence and itself, 0 where one has no words."""
         texts = [(_string_of(a), _string_of(b)) for a, b in pairs]
         differences = [exchanged_or_limited(a, b) for a, b in texts]
         is_same_n = np.array([_normalise(a) == _normalise(b) for a, b in texts], bool)
-        has_no_words_n = (both.pairs.facts.word_count[both.pairs.row_n2] == 0).any(axis=1)
-        is_certain_n = both.differ_in_one_thing | np.array([bool(each) for each in differences], bool)
+        has_no_words_n = (comparison.pairs.facts.word_count[comparison.pairs.row_n2] == 0).any(axis=1)
+        is_certain_n = comparison.differ_in_one_thing | np.array([bool(each) for each in differences], bool)
         most_n = np.select([is_same_n, has_no_words_n, is_certain_n], [1, 0, MAX_PROBABILITY], 1.0)
         return cls(is_same_n.astype(np.float64), most_n, differences)
 
-    def limit(self, chance_n: Floats) -> Floats:
+    def limit(self, probability_n: Floats) -> Floats:
         """Return probabilities within the limits, [n]."""
-        return np.clip(chance_n, self.least_n, self.most_n)
+        return np.clip(probability_n, self.least_n, self.most_n)
 
     def settle(self, similarity_n: Floats) -> Floats:
         """Return similarities, [n], of settled pairs as the rule says it."""

@@ -27,9 +27,9 @@ from runtime.process import cached_property
 class Items:
     """The words, or the arcs, of one side.
 
-    The ``key`` of an item is one number for its pair and for what it says but for its ``sign``. After
-    :meth:`compare` ``match`` is 1 if the other side has the item, -1 if it has it with the other sign only,
-    else 0.
+    The ``key`` of two items is equal if they are of the same pair and say the same, whatever their ``sign``.
+    After :meth:`compare` ``match`` is 1 if the other side has the item, -1 if it has it with the other sign
+    only, else 0.
     """
 
     pair_count: int

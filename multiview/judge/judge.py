@@ -68,13 +68,13 @@ def read_numbers(
     texts = list(order)
     with torch.inference_mode(), torch_threads(1):
         facts = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, BATCH), text_n2)
-        both = Comparison(facts)
-        numbers = compute_numbers(both, source.words)
+        comparison = Comparison(facts)
+        numbers = compute_numbers(comparison, source.words)
     if encoder is not None:
         strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
         vectors = unit_rows(check_vectors(encoder.encode(strings), strings, type(encoder).__name__)[0])
         numbers["topic"] = np.einsum("nd,nd->n", *vectors[text_n2.T])
-    return both, np.column_stack([numbers[name] for name in NUMBERS]).astype(np.float64)
+    return comparison, np.column_stack([numbers[name] for name in NUMBERS]).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Judgement:
             from multiview.judge.reasons import reasons_of
 
         pairs = self._compared_pairs
-        return reasons_of(pairs.both, self._pair, pairs.limits.differences[self._pair])
+        return reasons_of(pairs.comparison, self._pair, pairs.limits.differences[self._pair])
 
     @property
     def shown_reasons(self) -> list[str]:
@@ -236,8 +236,8 @@ class Judge:
         pair_list, label_list = _read_labelled(pairs, labels, "judge.threshold")
         if not isinstance(precision, Real) or not 0.5 <= precision < 1:
             raise UserError(f"judge.threshold: precision: {describe_value(precision)} is not in [0.5, 1)")
-        chance_n = np.array([judgement.probability for judgement in self.pairs(pair_list)])
-        found = choose_threshold(chance_n, np.array(label_list) > 0, float(precision))
+        probability_n = np.array([judgement.probability for judgement in self.pairs(pair_list)])
+        found = choose_threshold(probability_n, np.array(label_list) > 0, float(precision))
         about = {**self.weights.about, "threshold": {"precision": float(precision), **found._asdict()}}
         self.weights = replace(self.weights, about=about)
         return found
@@ -267,16 +267,16 @@ class Judge:
         pair_list = read_pairs(pairs, "judge")
         if not pair_list:
             return []
-        both, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
-        limits = Limits.of(pair_list, both)
-        chance_n = limits.limit(self.weights.probabilities(numbers_nF))
+        comparison, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
+        limits = Limits.of(pair_list, comparison)
+        probability_n = limits.limit(self.weights.probabilities(numbers_nF))
         numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
         compared_pairs = ComparedPairs(
-            pair_list, both, numbers_nF, limits, self.source, lambda: self.similarity_weights
+            pair_list, comparison, numbers_nF, limits, self.source, lambda: self.similarity_weights
         )
         return [
             Judgement(
-                a, b, float(chance_n[pair]), numbers[pair], compared_pairs, pair, self.weights.threshold
+                a, b, float(probability_n[pair]), numbers[pair], compared_pairs, pair, self.weights.threshold
             )
             for pair, (a, b) in enumerate(pair_list)
         ]
@@ -295,16 +295,16 @@ class Checks(NamedTuple):
         """Read and parse the checks."""
         rows = [row.cells for row in read_table(CHECKS, ("kind", "label", "sentence1", "sentence2"))]
         pairs: list[tuple[Text, Text]] = [(a, b) for _, _, a, b in rows]
-        both, numbers_nF = read_numbers(pairs, source, encoder)
-        return cls(rows, Limits.of(pairs, both), numbers_nF)
+        comparison, numbers_nF = read_numbers(pairs, source, encoder)
+        return cls(rows, Limits.of(pairs, comparison), numbers_nF)
 
     def wrong(self, weights: Weights) -> list[str]:
         """Return the checks on which weights are wrong."""
-        chance_n = self.limits.limit(weights.probabilities(self.numbers_nF))
+        probability_n = self.limits.limit(weights.probabilities(self.numbers_nF))
         return [
             f"{kind}: {a} | {b}"
-            for (kind, label, a, b), chance in zip(self.rows, chance_n.tolist(), strict=True)
-            if (chance > 0.5) != (label == "1")
+            for (kind, label, a, b), probability in zip(self.rows, probability_n.tolist(), strict=True)
+            if (probability > 0.5) != (label == "1")
         ]
 
     def _lost(self, weights: Weights, start: Weights) -> list[str]:

@@ -35,9 +35,9 @@ FEW_WEIGHTS = 256
 class ComparedWords:
     """How rare the words of a comparison are, and what their vectors say."""
 
-    def __init__(self, both: Comparison, table: WordTable) -> None:
-        self.both = both
-        texts = [form.text for form in both.pairs.forms.forms]
+    def __init__(self, comparison: Comparison, table: WordTable) -> None:
+        self.comparison = comparison
+        texts = [form.text for form in comparison.pairs.forms.forms]
         row_U = table.vocabulary.lookup(texts)
         self.vectors: Vectors = unit_rows(table.rows(0, row_U).float().cpu().numpy())
         rank = row_U.copy()
@@ -54,7 +54,7 @@ class ComparedWords:
     def cosine_of_sums(self, weight_of: Callable[[Words], NDArray[Any]]) -> Floats:
         """Return the cosine of the weighted sums of both sides' vectors, 1 where a side has none: [n]."""
         sums = []
-        for side in self.both.words:
+        for side in self.comparison.words:
             weight, shape = weight_of(side).astype(np.float32), (side.pair_count, len(self.vectors))
             if math.prod(shape) <= FEW_WEIGHTS:
                 dense = np.zeros(shape, np.float32)
@@ -69,7 +69,7 @@ class ComparedWords:
     @cached_property
     def nearest(self) -> tuple[Floats, Floats]:
         """Each lone word's cosine with the nearest on the other side, or 0; other words have 1: [T]."""
-        a, b = self.both.words
+        a, b = self.comparison.words
         lone_a, lone_b = np.flatnonzero(a.is_lone), np.flatnonzero(b.is_lone)
         count_b = np.bincount(b.pair[lone_b], minlength=b.pair_count)
         begin_b = np.cumsum(count_b) - count_b
@@ -86,16 +86,16 @@ class ComparedWords:
         return nearest_a, nearest_b
 
 
-def _worst_partner(both: Comparison, words: ComparedWords) -> Floats:
-    worst = np.ones(both.words[0].pair_count)
-    for side, cosine in zip(both.words, words.nearest, strict=True):
+def _worst_partner(comparison: Comparison, words: ComparedWords) -> Floats:
+    worst = np.ones(comparison.words[0].pair_count)
+    for side, cosine in zip(comparison.words, words.nearest, strict=True):
         np.minimum.at(worst, side.pair, np.where(cosine > 0, cosine, 1))
     return worst
 
 
-def _content_counts(both: Comparison) -> list[Floats]:
+def _content_counts(comparison: Comparison) -> list[Floats]:
     """Count the content words of both sides, at least 1: [n] each."""
-    return [np.maximum(side.count(side.is_content), 1) for side in both.words]
+    return [np.maximum(side.count(side.is_content), 1) for side in comparison.words]
 
 
 def _mean(sides: Iterable[Floats]) -> Floats:
@@ -109,51 +109,60 @@ def _least(sides: Iterable[Floats]) -> Floats:
 
 
 FORMULAS: Mapping[str, Callable[[Comparison, ComparedWords], NDArray[Any]]] = {
-    "topic": lambda both, words: words.cosine_of_sums(lambda side: words.rarity[side.form]),
-    "arcs": lambda both, _: _mean(arcs.share(arcs.match > 0) for arcs in both.arcs),
-    "turned arcs": lambda both, _: _mean(arcs.share(arcs.match < 0) for arcs in both.arcs),
-    "other fillers": lambda both, _: _mean(arcs.share(arcs.is_refilled) for arcs in both.arcs),
-    "moved": lambda both, _: _mean(arcs.share(arcs.is_moved) for arcs in both.arcs),
-    "words": lambda both, _: _mean(side.share(side.match != 0, side.is_content) for side in both.words),
-    "every word": lambda both, _: _mean(side.share(side.match != 0) for side in both.words),
-    "rare words": lambda both, words: _least(
-        side.share(side.match != 0, words.weight(side)) for side in both.words
+    "topic": lambda comparison, words: words.cosine_of_sums(lambda side: words.rarity[side.form]),
+    "arcs": lambda comparison, _: _mean(arcs.share(arcs.match > 0) for arcs in comparison.arcs),
+    "turned arcs": lambda comparison, _: _mean(arcs.share(arcs.match < 0) for arcs in comparison.arcs),
+    "other fillers": lambda comparison, _: _mean(arcs.share(arcs.is_refilled) for arcs in comparison.arcs),
+    "moved": lambda comparison, _: _mean(arcs.share(arcs.is_moved) for arcs in comparison.arcs),
+    "words": lambda comparison, _: _mean(
+        side.share(side.match != 0, side.is_content) for side in comparison.words
     ),
-    "near words": lambda both, words: _least(
-        side.share(near, words.weight(side)) for side, near in zip(both.words, words.nearest, strict=True)
+    "every word": lambda comparison, _: _mean(side.share(side.match != 0) for side in comparison.words),
+    "rare words": lambda comparison, words: _least(
+        side.share(side.match != 0, words.weight(side)) for side in comparison.words
     ),
-    "opposites": lambda both, _: both.opposed_and_agreeing[0],
-    "agreeing": lambda both, _: both.opposed_and_agreeing[1],
-    "negation": lambda both, _: np.diff(both.pairs.facts.negation_count[both.pairs.row_n2] % 2)[:, 0] != 0,
-    "numbers": lambda both, _: _least(both.lone_of_class(WordClass.NUMBER)),
-    "names": lambda both, _: _least(both.lone_of_class(WordClass.NAME)),
-    "missing names": lambda both, _: (
-        np.abs(np.subtract(*both.lone_of_class(WordClass.NUMBER)))
-        + np.abs(np.subtract(*both.lone_of_class(WordClass.NAME)))
+    "near words": lambda comparison, words: _least(
+        side.share(near, words.weight(side))
+        for side, near in zip(comparison.words, words.nearest, strict=True)
     ),
-    "other words": lambda both, words: words.cosine_of_sums(
+    "opposites": lambda comparison, _: comparison.opposed_and_agreeing[0],
+    "agreeing": lambda comparison, _: comparison.opposed_and_agreeing[1],
+    "negation": lambda comparison, _: (
+        np.diff(comparison.pairs.facts.negation_count[comparison.pairs.row_n2] % 2)[:, 0] != 0
+    ),
+    "numbers": lambda comparison, _: _least(comparison.lone_of_class(WordClass.NUMBER)),
+    "names": lambda comparison, _: _least(comparison.lone_of_class(WordClass.NAME)),
+    "missing names": lambda comparison, _: (
+        np.abs(np.subtract(*comparison.lone_of_class(WordClass.NUMBER)))
+        + np.abs(np.subtract(*comparison.lone_of_class(WordClass.NAME)))
+    ),
+    "other words": lambda comparison, words: words.cosine_of_sums(
         lambda side: side.is_compared & (side.match == 0)
     ),
     "worst partner": _worst_partner,
-    "neighbours": lambda both, _: _mean(side.share(side.follows_same) for side in both.words),
-    "inversions": lambda both, _: both.moves[0],
-    "moves": lambda both, _: both.moves[1] > 0,
-    "exchanges": lambda both, _: both.moves[1] > 3,
-    "prepositions": lambda both, _: _least(
-        side.count(side.is_preposition & (side.match == 0)) for side in both.words
+    "neighbours": lambda comparison, _: _mean(side.share(side.follows_same) for side in comparison.words),
+    "inversions": lambda comparison, _: comparison.moves[0],
+    "moves": lambda comparison, _: comparison.moves[1] > 0,
+    "exchanges": lambda comparison, _: comparison.moves[1] > 3,
+    "prepositions": lambda comparison, _: _least(
+        side.count(side.is_preposition & (side.match == 0)) for side in comparison.words
     ),
-    "length": lambda both, _: np.abs(np.log(np.divide(*_content_counts(both)))),
-    "words in all": lambda both, _: np.log(np.multiply(*_content_counts(both))) / 2,
-    "names in all": lambda both, _: _mean(side.share(side.is_name, side.is_content) for side in both.words),
-    "words alone": lambda both, _: np.sqrt(np.add(*(side.count(side.is_lone) for side in both.words))),
-    "extra words": lambda both, _: np.sqrt(
-        np.abs(np.subtract(*(np.bincount(side.pair, minlength=side.pair_count) for side in both.words)))
+    "length": lambda comparison, _: np.abs(np.log(np.divide(*_content_counts(comparison)))),
+    "words in all": lambda comparison, _: np.log(np.multiply(*_content_counts(comparison))) / 2,
+    "names in all": lambda comparison, _: _mean(
+        side.share(side.is_name, side.is_content) for side in comparison.words
+    ),
+    "words alone": lambda comparison, _: np.sqrt(
+        np.add(*(side.count(side.is_lone) for side in comparison.words))
+    ),
+    "extra words": lambda comparison, _: np.sqrt(
+        np.abs(np.subtract(*(np.bincount(side.pair, minlength=side.pair_count) for side in comparison.words)))
     ),
 }
 """How each of :data:`multiview.judge.NUMBERS` is computed, [n]; that says what they mean."""
 
 
-def compute_numbers(both: Comparison, table: WordTable) -> dict[str, NDArray[Any]]:
+def compute_numbers(comparison: Comparison, table: WordTable) -> dict[str, NDArray[Any]]:
     """Return the numbers of pairs, [n] each, by their names."""
-    words = ComparedWords(both, table)
-    return {name: formula(both, words) for name, formula in FORMULAS.items()}
+    words = ComparedWords(comparison, table)
+    return {name: formula(comparison, words) for name, formula in FORMULAS.items()}

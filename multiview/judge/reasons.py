@@ -55,9 +55,9 @@ class Reason:
         return f"{self.kind}: {place}{self.a or '-'} | {self.b or '-'}"
 
 
-def bindings(both: Comparison, pair: int) -> list[Binding]:
+def bindings(comparison: Comparison, pair: int) -> list[Binding]:
     """Return who did what to whom in the two sentences of a pair, what differs first."""
-    arcs_a, arcs_b = (_arcs_by_role(both, column, pair) for column in (0, 1))
+    arcs_a, arcs_b = (_arcs_by_role(comparison, column, pair) for column in (0, 1))
     bindings = []
     for key in arcs_a | arcs_b:
         sides = arcs_a.get(key, []), arcs_b.get(key, [])
@@ -70,9 +70,11 @@ def bindings(both: Comparison, pair: int) -> list[Binding]:
     return sorted(bindings, key=lambda binding: binding.is_same)
 
 
-def _arcs_by_role(both: Comparison, column: int, pair: int) -> dict[tuple[int, int], list[tuple[str, Form]]]:
+def _arcs_by_role(
+    comparison: Comparison, column: int, pair: int
+) -> dict[tuple[int, int], list[tuple[str, Form]]]:
     """Return a sentence's arcs, head and dependent as they are shown, by role and the base of the head."""
-    facts, forms, arcs = both.pairs.facts, both.pairs.forms.forms, both.arcs[column]
+    facts, forms, arcs = comparison.pairs.facts, comparison.pairs.forms.forms, comparison.arcs[column]
     arcs_by_role: dict[tuple[int, int], list[tuple[str, Form]]] = {}
     for arc in arcs.arc[arcs.of_pair(pair)].tolist():
         head, dependent = forms[facts.head[arc]], forms[facts.dependent[arc]]
@@ -89,12 +91,12 @@ def _with_not(text: str, sign: int) -> str:
     return f"not {text}" if sign < 0 else text
 
 
-def _words_of(both: Comparison, column: int, pair: int) -> dict[int, Form]:
+def _words_of(comparison: Comparison, column: int, pair: int) -> dict[int, Form]:
     """Return a sentence's content words, particles and words with poles by the numbers of their bases.
 
     The sign is 0 where a sentence has a word with both, as *on* in "on or off".
     """
-    side, forms, words = both.words[column], both.pairs.forms.forms, dict[int, Form]()
+    side, forms, words = comparison.words[column], comparison.pairs.forms.forms, dict[int, Form]()
     here = side.of_pair(pair)
     shown = here.start + np.flatnonzero(side.is_polar[here])
     columns = side.form, side.sign, side.word_class, side.is_listed
@@ -109,26 +111,28 @@ def _words_of(both: Comparison, column: int, pair: int) -> dict[int, Form]:
     return words
 
 
-def reasons_of(both: Comparison, pair: int, others: Iterable[tuple[str, str, str]] = ()) -> list[Reason]:
+def reasons_of(
+    comparison: Comparison, pair: int, others: Iterable[tuple[str, str, str]] = ()
+) -> list[Reason]:
     """Say why two sentences do not say the same, what turns the sense first; and which other words agree.
 
     ``others`` are reasons that are found in the text, each a kind and what either sentence has.
     """
-    words_a, words_b = (_words_of(both, column, pair) for column in (0, 1))
+    words_a, words_b = (_words_of(comparison, column, pair) for column in (0, 1))
     shared_bases = words_a.keys() & words_b.keys()
     reasons = [Reason(*other) for other in others]
     for base in words_a:
         if base in words_b and words_a[base].sign * words_b[base].sign < 0:
             kind = "opposite" if words_a[base].word_class == WordClass.PARTICLE else "negation"
             reasons.append(Reason(kind, words_a[base].text, words_b[base].text))
-    for binding in bindings(both, pair):
+    for binding in bindings(comparison, pair):
         bases_a, bases_b = binding.bases
         if bases_a and bases_b and bases_a != bases_b and bases_a | bases_b <= shared_bases:
             place = f"{binding.role} of {binding.head}"
             reasons.append(Reason("roles", ", ".join(binding.a), ", ".join(binding.b), place))
     lone_a = {base: word for base, word in words_a.items() if base not in words_b}
     lone_b = {base: word for base, word in words_b.items() if base not in words_a}
-    arcs = both.arcs[0]
+    arcs = comparison.arcs[0]
     is_turned = bool(arcs.is_turned_comparison[arcs.of_pair(pair)].any())
     reasons += _reasons_of_lone_words(lone_a, lone_b, is_turned)
     return sorted(reasons, key=lambda reason: ORDER.index(reason.kind))

@@ -47,11 +47,11 @@ def weights_of(name: str | Path) -> SimilarityWeights:
 
 @loading()
 def similarity_numbers(
-    pairs: Sequence[tuple[Text, Text]], both: Comparison, numbers_nF: Floats, source: TextSource
+    pairs: Sequence[tuple[Text, Text]], comparison: Comparison, numbers_nF: Floats, source: TextSource
 ) -> tuple[Floats, Floats]:
     """Return the numbers of similarity, [n, F], and the cosines of all slots, [n, L].
 
-    ``both`` and ``numbers_nF`` are what the judge has read of the pairs.
+    ``comparison`` and ``numbers_nF`` are what the judge has read of the pairs.
     """
     from multiview.judge.slots import slot_cosines
     from multiview.structure.joining import meaning_and_structure
@@ -60,7 +60,7 @@ def similarity_numbers(
     text_n2 = np.array([[order.setdefault(text, len(order)) for text in as_read(*pair)] for pair in pairs])
     parts = meaning_and_structure(source, list(order))
     cosines = [np.einsum("nd,nd->n", *part[text_n2.T], dtype=np.float64) for part in parts]
-    slot_nL, slots_n = slot_cosines(both.pairs, source.words)
+    slot_nL, slots_n = slot_cosines(comparison.pairs, source.words)
     return np.column_stack([numbers_nF[:, USED_NUMBERS], slots_n, slot_nL[:, :3], *cosines]), slot_nL
 
 
@@ -70,20 +70,20 @@ class ComparedPairs:
     def __init__(
         self,
         pairs: Sequence[tuple[Text, Text]],
-        both: Comparison,
+        comparison: Comparison,
         numbers_nF: Floats,
         limits: Limits,
         source: TextSource,
         weights: Callable[[], SimilarityWeights],
     ) -> None:
-        self.both, self.limits = both, limits
+        self.comparison, self.limits = comparison, limits
         self._rest = pairs, numbers_nF, source, weights
 
     @cached_property
     def compared(self) -> tuple[Floats, Floats]:
         """The similarities [n], and the cosines of the slots [n, L]."""
         pairs, numbers_nF, source, weights = self._rest
-        numbers_nF, slot_nL = similarity_numbers(pairs, self.both, numbers_nF, source)
+        numbers_nF, slot_nL = similarity_numbers(pairs, self.comparison, numbers_nF, source)
         similarity_n = weights().probabilities(numbers_nF)
         # What long texts share is alike.
         similarity_n = 1 - (1 - similarity_n) * [_share_that_differs(*pair) for pair in pairs]
@@ -91,7 +91,7 @@ class ComparedPairs:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the models: judgements travel without them, compared."""
-        return {"both": self.both, "limits": self.limits, "compared": self.compared}
+        return {"comparison": self.comparison, "limits": self.limits, "compared": self.compared}
 
 
 def _share_that_differs(a: Text, b: Text) -> float:

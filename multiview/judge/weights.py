@@ -184,8 +184,8 @@ class Weights:
     def probabilities(self, numbers_nF: Floats) -> Floats:
         """Return the probability that both sentences say the same, [n]."""
         design_nW = _design(numbers_nF, np.array(self.mean), np.array(self.deviation))
-        chance_n: Floats = expit(design_nW @ np.array(self.weight))
-        return chance_n
+        probability_n: Floats = expit(design_nW @ np.array(self.weight))
+        return probability_n
 
     def save(self, path: Path) -> None:
         """Write JSON; a UserError says that no file can have that name, or that ``about`` is no JSON."""
@@ -232,9 +232,9 @@ def _newton(
 
     weight_W = centre_W if start_W is None else start_W
     for _ in range(30):  # steps of Newton's method at most
-        chance_n = expit(design_nW @ weight_W)
-        gradient_W = design_nW.T @ (share_n * (label_n - chance_n)) - ridge_W * (weight_W - centre_W)
-        variance_n = share_n * chance_n * (1 - chance_n)
+        probability_n = expit(design_nW @ weight_W)
+        gradient_W = design_nW.T @ (share_n * (label_n - probability_n)) - ridge_W * (weight_W - centre_W)
+        variance_n = share_n * probability_n * (1 - probability_n)
         hessian_WW = (design_nW * variance_n[:, None]).T @ design_nW + np.diag(ridge_W)
         step_W, before = np.linalg.solve(hessian_WW, gradient_W), loss(weight_W)
         while loss(weight_W + step_W) > before and np.abs(step_W).max() >= 1e-6:

@@ -65,7 +65,7 @@ NEGATION_RULES = (
     NegationRule(NOT, "attribute",
                  "He:4:nsubj is:4:cop not:4:advmod man:0:root young:4:amod -> young"),
 )  # fmt: skip
-"""Particles are the second of with | without, on | off and up | down."""
+"""The rules of particles count *without*, *off* and *down* as negations of *with*, *on* and *up*."""
 _DENYING_WORDS = {word for rule in NEGATION_RULES for word in rule.words}
 REACH = 200
 """How many tokens before and after a head its dependents are looked for."""

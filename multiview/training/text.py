@@ -25,7 +25,8 @@ lock, so that one thread is enough."""
 
 
 Compared = Callable[[Sequence[Sequence[Tensor]], Sequence[Tensor]], dict[str, Tensor]]
-"""Makes of each step's features per view and words' means, [B, W], the vectors [N, D] of each recall@1."""
+"""Takes the features of each view and the means of words, [B, W], of all steps; returns for the name of each
+recall@1 the vectors [N, D] that it is measured on."""
 
 
 class TextSteps:

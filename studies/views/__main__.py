@@ -26,9 +26,9 @@ from studies.views.config import ViewsConfig
 
 def main(config: ViewsConfig) -> int:
     """Run the study, which is imported here so that ``--help`` is fast."""
-    from studies.views.run import compare, plan
+    from studies.views.run import compare, print_plan
 
-    return plan(config) if config.dry_run else run_study(config, compare)
+    return print_plan(config) if config.dry_run else run_study(config, compare)
 
 
 cli = command(ViewsConfig, main, "studies.views", __doc__)

@@ -33,7 +33,7 @@ from studies.views.systems import System, all_systems, options_table, reference,
 log = logging.getLogger(LOGGER)
 
 
-def score(
+def train_and_score(
     config: ViewsConfig, system: System, scale: Scale, commit: str, work: Path, *, steps: int = 0
 ) -> Figures:
     """Train a system, unless it is trained, and score it; return commit, best step and held-out loss.
@@ -71,11 +71,11 @@ def check_systems(config: ViewsConfig, systems: Sequence[System], task: str) -> 
         for system in reversed(new):
             with TemporaryDirectory(prefix="check-", dir=config.output) as work:
                 trial = replace(config, output=Path(work), tasks=task, protocol="fast", validation=0)
-                score(trial, system, "none", "", Path(work), steps=1)
+                train_and_score(trial, system, "none", "", Path(work), steps=1)
             bar.update(1)
 
 
-def plan(config: ViewsConfig) -> int:
+def print_plan(config: ViewsConfig) -> int:
     """Print what would be trained and scored, and what the first training takes; return its exit code."""
     systems, tasks = all_systems(config), expand_tasks(config.tasks)
     trained = [system for system in systems if system.is_trained]
@@ -131,7 +131,7 @@ def compare(config: ViewsConfig, run: StudyRun) -> Page:
         (system, scale): Cell(
             name=f"{system.label}, scale {scale}",
             identity=[training_options(config, system), scale, names, config.protocol, system.label],
-            compute=partial(score, config, system, scale, commit),
+            compute=partial(train_and_score, config, system, scale, commit),
         )
         for system, scale in product(systems, config.scales)
     }
