@@ -142,7 +142,7 @@ class SearchConfig(VectorOptions):
     """Sentences to search for; without any, the lines of standard input."""
     queries: Path | None = None
     """Measure search instead: a table of query and relevant sentence of the corpus, with these two columns.
-    It gives P@1, MRR and recall@10, beside those of BM25 and TF-IDF."""
+    It gives P@1, MRR and recall@10, beside those of BM25 and TF-IDF (extras retrieval and sklearn)."""
     vectors: Path | None = None
     """Vectors of the corpus written by multiview.encode (.npy); without them it is encoded now."""
     keep: bool = False
@@ -151,9 +151,9 @@ class SearchConfig(VectorOptions):
     top: Count = 10
     """Sentences to print per query."""
     judge: str | None = None
-    """pairs, pairs-with-mrpc, or the JSON file of a judge of your own: print of the twenty nearest, or of
-    --top if that is more, those that say the same as the query, with the probability; and, as left out, the
-    others with the reason. English only."""
+    """pairs, pairs-with-mrpc, or the JSON file of a judge of your own: of the twenty nearest, or of --top if
+    that is more, print those that say the same as the query, at most --top, with the probability; and, as
+    left out, those that say something else, with the reason. English only."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -164,13 +164,7 @@ class Judge:
         Weights of ``similarity`` are ``free``; ``rated``, for research only; or the file of others. A file
         that is missing, and a judge that was fitted beside another encoder, are a UserError.
         """
-        judges_in_package = {file.stem: file for file in JUDGE_FOLDER.glob("*.json")}
-        weights = Weights.load(judges_in_package.get(str(name)) or path_of(name, "judge"))
-        fitted_beside, present = weights.about.get("encoder", ""), _name_of(encoder)
-        if fitted_beside != present:
-            fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
-            raise UserError(f"judge {name}: {fault}; give it that")
-        judge = cls(weights, encoder, source, similarity)
+        judge = cls(load_weights(name, encoder), encoder, source, similarity)
         if similarity != "free":
             _ = judge.similarity_weights  # refuses what is none
         return judge
@@ -282,6 +276,17 @@ class Judge:
         ]
 
 
+def load_weights(name: str | Path, encoder: Any = None) -> Weights:
+    """Load the weights of a judge in the package, by its name, or those of a file; else a UserError."""
+    judges_in_package = {file.stem: file for file in JUDGE_FOLDER.glob("*.json")}
+    weights = Weights.load(judges_in_package.get(str(name)) or path_of(name, "judge"))
+    fitted_beside, present = weights.about.get("encoder", ""), _name_of(encoder)
+    if fitted_beside != present:
+        fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
+        raise UserError(f"judge {name}: {fault}; give it that")
+    return weights
+
+
 class Checks(NamedTuple):
     """The package's checks, read once."""
 
@@ -320,7 +325,7 @@ class Checks(NamedTuple):
         pull: float | None = None,
         about: dict[str, Any] | None = None,
     ) -> Weights:
-        """Fit weights to pairs, from others, and say which checks are lost: one at most by a pull of ours."""
+        """Fit weights to pairs, from others; pull harder while more than one check is lost; say which are."""
         weights = start.fit_on(numbers_nF, label_n, pull=pull, about=about)
         broken = self._lost(weights, start)
         for stronger in sorted(PULLS) if pull is None else ():

@@ -23,7 +23,7 @@ class ModelOptions:
     """The options that say which model a command opens."""
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
-    """Model folder, builtin, or any other name of an encoder that senteval_runner.run takes."""
+    """Model folder or builtin; of encode and search also any other name that senteval_runner.run takes."""
     dep_model: str = ""
     """Dependency parser the model was trained with, unless it is the builtin one."""
     const_model: str = ""

@@ -22,8 +22,10 @@ from runtime.errors import UserError, extra
 def main(config: ServeConfig) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     from multiview.folder.files import model_folder, model_record
+    from multiview.judge.judge import load_weights
 
     model_record(model_folder(config.model))  # refused now, not by a process later
+    load_weights(config.judge)
     config.token()
     if config.index is not None:
         if is_stream(config.index):

@@ -1,8 +1,8 @@
 """The application: routes, limits, errors, metrics. Answers are computed by :mod:`multiview.serve.queue`.
 
 Errors have OpenAI's form, ``{"error": {"message", "type", "param", "code"}}``, with one sentence as message:
-400 no JSON, 401 no token, 404 no such path or model, 413 too many bytes or sentences, 422 a value that is
-wrong, 429 too many wait, 503 a process died, 504 it took too long.
+400 no JSON, 401 no token, 404 no such path or model, 413 too many bytes or inputs, 422 a value that is wrong,
+429 too many wait, 500 a fault of the server, 503 a process died twice, 504 it took too long.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from multiview import search
 from multiview.duplicates import duplicates
 from multiview.judge import Judge
 from multiview.serve import worker
+from multiview.serve.__main__ import cli as serve
 from runtime.errors import UserError
 
 TEXTS = [
@@ -117,7 +118,9 @@ def test_no_more_than_twenty_are_judged_and_measuring_is_by_cosine(
     )
 
 
-def test_every_door_takes_a_judge_of_ones_own_with_its_threshold(tmp_path: Path, capsys, monkeypatch) -> None:
+def test_every_door_takes_a_judge_of_ones_own_with_its_threshold(
+    tmp_path: Path, capsys, monkeypatch, refusal
+) -> None:
     monkeypatch.chdir(tmp_path)
     strict = Judge.load()
     pair = ("How can I enable 2FA?", "How do I enable 2FA?")
@@ -134,5 +137,9 @@ def test_every_door_takes_a_judge_of_ones_own_with_its_threshold(tmp_path: Path,
     assert "left out, as they say something else: 1\n" in capsys.readouterr().out
     monkeypatch.setattr(worker, "_models", worker.WorkerModels("builtin", None, "strict.json", 20, 20))
     assert worker.judge([pair])[0]["same"] is False
+    assert (
+        refusal(serve, "builtin", "--judge", "none.json")
+        == "python -m multiview.serve: none.json: no such file"
+    )
     for value in ("0.9", 2, float("nan"), True, None):
         assert replace(strict.weights, about={"threshold": {"threshold": value}}).threshold == 0.5

@@ -70,7 +70,7 @@ def test_what_one_text_tells_before_it_asks_is_left_out(told: str, asked: str, r
 
 
 def test_kinds_of_pairs() -> None:
-    """The rules were written by who had these pairs before them; 141 were right before there were any."""
+    """The rules were written with these pairs in view (docs/results.md)."""
     rows = [row.cells for row in read_table(KINDS, ("label", "sentence1", "sentence2"))]
     judgements = Judge.load().pairs([row[1:] for row in rows])
     right = [(one.probability > 0.5) == (row[0] == "1") for one, row in zip(judgements, rows, strict=True)]
