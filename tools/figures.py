@@ -191,8 +191,8 @@ def unmatched(figures: Iterable[Row], rows: Iterable[Row]) -> tuple[list[Row], l
         for place in row.places.split(" "):
             left.setdefault(place, []).append(row)
     without = []
-    # Those with an interval first: one without may take any row.
-    for figure in sorted(figures, key=lambda one: not one.low + one.deviation):
+    # Those with an interval first: one without may take any row; then those of most digits.
+    for figure in sorted(figures, key=lambda one: (not one.low + one.deviation, -len(one.value))):
         here = left.get(figure.places, [])
         row = next((row for row in here if row.gives(figure)), None)
         without += [figure] if row is None else []
