@@ -1,5 +1,6 @@
 """What the pages call a default is the default of the command."""
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ import pytest
 from multiview.config import ContinueConfig, NewViewsConfig, TrainConfig
 from multiview.judge.__main__ import JudgeConfig
 from multiview.judge.weights import THRESHOLD
-from multiview.libraries.search_index import CELLS_PER_PROBE
 from multiview.names.options import ModelOptions
 from multiview.training.continued import loss_of
 from runtime.files import read_json
@@ -17,6 +17,8 @@ from senteval_runner.run import SentEvalConfig
 from tests.fixtures.processes import ROOT
 
 pytestmark = pytest.mark.repo
+pytest.importorskip("faiss")
+search_index = importlib.import_module("multiview.libraries.search_index")
 GOES_ON, NEW, JUDGE = ContinueConfig(), NewViewsConfig(), JudgeConfig(a="A.", b="B.")
 (BUILTIN,) = (ROOT / "multiview/builtin").glob("*/config.json")
 WITH_TEXT, PAIRS_ALONE = loss_of(GOES_ON), loss_of(ContinueConfig(pairs=(Path("pairs.tsv"),)))
@@ -58,7 +60,7 @@ STATED: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "promises.md": {"with {} products (the default)": (ModelOptions(model="m").products,)},
     "scaling.md": {
-        "by default it looks into a {}": ({4: "quarter"}.get(CELLS_PER_PROBE),),
+        "by default it looks into a {}": ({4: "quarter"}.get(search_index.CELLS_PER_PROBE),),
         "into segments, by default one for each process": (),
     },
     "senteval.md": {"`--trees` (default `{}`)": (SentEvalConfig(models=("m",)).trees,)},
