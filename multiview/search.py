@@ -195,8 +195,13 @@ def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query, or measure search."""
     if config.corpus == STANDARD_INPUT and not (config.query or config.queries):
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
-    if config.judge and config.queries:
+    if config.judge is not None and config.queries:
         raise UserError("--queries measures search by cosine; leave out --judge")
+    judge = None
+    if config.judge is not None:
+        from multiview.judge import Judge  # here: its libraries take longer to import than a search
+
+        judge = Judge.load(config.judge)  # before the corpus is encoded: the file may be missing
     names = config.parsed_names()
     # Vectors and tables of queries have a row a line.
     corpus = SentenceInput(config.corpus, split=not (config.vectors or config.queries))
@@ -205,7 +210,7 @@ def main(config: SearchConfig) -> None:
     if config.queries is not None:
         measure(config, config.queries, collection, encoder)
     else:
-        answer(config, collection, encoder)
+        answer(config, collection, encoder, judge)
 
 
 def open_collection(config: SearchConfig, corpus: SentenceInput, encoder: "OpenedEncoder") -> Collection:
@@ -226,13 +231,13 @@ def measure(config: SearchConfig, queries: Path, collection: Collection, encoder
         print(f"{name:10} {finding}")
 
 
-def answer(config: SearchConfig, collection: Collection, encoder: "OpenedEncoder") -> None:
+def answer(
+    config: SearchConfig, collection: Collection, encoder: "OpenedEncoder", judge: "Judge | None"
+) -> None:
     """Print the nearest sentences of each query of the command line, or of standard input."""
-    judge, corpus, top = None, collection.corpus, config.top
-    if config.judge:
-        from multiview.judge import Judge  # here: its libraries take longer to import than a search
-
-        judge, top = Judge.load(config.judge), max(NEAREST_JUDGED, config.top)
+    corpus, top = collection.corpus, config.top
+    if judge is not None:
+        top = max(NEAREST_JUDGED, top)
     for query in config.query or sentences_of(STANDARD_INPUT):
         query_1D = encode_queries(config, collection, encoder, [query])
         if len(config.query) != 1:

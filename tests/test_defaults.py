@@ -1,4 +1,4 @@
-"""What the pages call a default is the default of the command."""
+"""Compares each default that a page states with that of the command."""
 
 import importlib
 import re

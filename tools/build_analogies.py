@@ -37,7 +37,7 @@ KINDS = {
     "positive-comparative": "adjective",
     "positive-negative": "predicate",
 }
-"""What stands in the blank of a category's contexts."""
+"""The words that stand in the blank of a category's contexts."""
 COUNTS = dict(zip(CATEGORIES, (506, 4524, 2467, 506, 1056, 1322, 812), strict=True))
 """The number of questions of each category (UNI, Table 3)."""
 WRONG_WORDS = 4

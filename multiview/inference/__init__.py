@@ -1,1 +1,1 @@
-"""What a loaded model does with sentences: vectors of many, and the subtrees of two that match."""
+"""Computes, by a loaded model, vectors of many sentences, and finds the subtrees of two that match."""

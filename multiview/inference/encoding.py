@@ -92,7 +92,7 @@ class EncodeOptions:
 
 @dataclass(frozen=True)
 class EncodingJob:
-    """What is made of sentences, and by which network and parsers; it can be pickled."""
+    """Says what is made of sentences, and by which network and parsers; it can be pickled."""
 
     name: str
     """The model's name, for errors."""

@@ -1,1 +1,1 @@
-"""What commands are given: names of encoders and what they open, options of vectors, and sentences."""
+"""Reads what commands are given: names of encoders, which it opens, options of vectors, and sentences."""
