@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiview.judge.facts import Flags, Ints, PairFacts, WordClass, all_poles, is_polar
+from multiview.judge.typed import DAYS_AND_MONTHS
 from multiview.judge.weights import Floats
 from parsing.trees.batch import concatenated_ranges
 from parsing.trees.role_rules import ROLE, ROLES
@@ -76,6 +77,9 @@ class Words(Items):
         is_polar_base = np.array([is_polar(base) for base in pairs.forms.bases], bool)
         self.is_polar: Flags = self.is_content | is_polar_base[self.base_number]
         self.is_preposition = facts.is_preposition[word_T]
+        is_date_form = np.array([form.text.lower() in DAYS_AND_MONTHS for form in pairs.forms.forms], bool)
+        self.is_value: Flags = (self.word_class == WordClass.NUMBER) | is_date_form[self.form]
+        """Numbers, days of the week and months."""
 
     def compare(self, other: Self) -> None:
         """Find the words that the other side has, and those that follow the same word there."""
@@ -189,13 +193,16 @@ class Comparison:
 
     @property
     def differ_in_one_thing(self) -> Flags:
-        """Which pairs differ by numbers alone, as many on either side, or by opposites alone: [n]."""
+        """Which pairs differ by numbers, days and months alone, or by opposites alone: [n].
+
+        Of numbers, days and months either side must have as many that the other lacks.
+        """
         lone_n = np.add(*(side.count(side.is_lone) for side in self.words))
-        number_n = np.minimum(*self.lone_of_class(WordClass.NUMBER))
+        value_n = np.minimum(*(side.count(side.is_lone & side.is_value) for side in self.words))
         opposed_n, agreeing_n = self.opposed_and_agreeing
-        are_numbers_n = (number_n > 0) & (lone_n == 2 * number_n)
+        are_values_n = (value_n > 0) & (lone_n == 2 * value_n)
         is_turned_n = (opposed_n > 0) & (agreeing_n == 0) & (self.moves[1] <= 0)
-        differ_n: Flags = are_numbers_n | (is_turned_n & ((lone_n == 0) | (lone_n == 2 * opposed_n)))
+        differ_n: Flags = are_values_n | (is_turned_n & ((lone_n == 0) | (lone_n == 2 * opposed_n)))
         return differ_n
 
     @cached_property

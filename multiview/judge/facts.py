@@ -156,6 +156,9 @@ class Facts(NamedTuple):
     role: Ints
     head: Ints
     dependent: Ints
+    head_position: Ints
+    dependent_position: Ints
+    """[M], where in its sentence the word stands, from 0."""
     arc_sign: Ints
     head_sign: Ints
     negation_count: Ints
@@ -191,6 +194,8 @@ def _read_facts(batch: Batch, forms: FormTable) -> Facts:
         role=arcs.role[arc_M],
         head=form_N[head_M],
         dependent=form_N[dependent_M],
+        head_position=position_N[head_M],
+        dependent_position=position_N[dependent_M],
         arc_sign=sign_N[head_M] * sign_N[dependent_M],
         head_sign=sign_N[head_M],
         negation_count=np.bincount(trees.sentences_of(np.flatnonzero(sign_N < 0)), minlength=len(batch)),

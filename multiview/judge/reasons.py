@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from multiview.judge.facts import Form, WordClass, all_poles
 from multiview.structure.poles import nearness
 from parsing.trees.role_rules import ROLES
 
+Positions = tuple[tuple[int, int], ...]
 ORDER = ("opposite", "negation", "roles", "number", "name", "missing", "agreeing")
 """Kinds of reasons, what turns the sense first; the last is of other words that say the same."""
 
@@ -25,6 +27,8 @@ class Binding:
     b: tuple[str, ...]
     bases: tuple[frozenset[int], frozenset[int]] = field(repr=False)
     """The numbers of the bases of ``a`` and of ``b``."""
+    positions: tuple[Positions, Positions] = field(repr=False)
+    """Where head and dependent of each arc stand in the first and in the second sentence, from 0."""
 
     @property
     def is_same(self) -> bool:
@@ -61,21 +65,29 @@ def bindings(comparison: Comparison, pair: int) -> list[Binding]:
     bindings = []
     for key in arcs_a | arcs_b:
         sides = arcs_a.get(key, []), arcs_b.get(key, [])
-        heads = list(dict.fromkeys(head for arcs in sides for head, _ in arcs))
+        heads = list(dict.fromkeys(arc.head for arcs in sides for arc in arcs))
         is_denied_once = len({head.startswith("not ") for head in heads}) > 1
         head = " | ".join(heads) if is_denied_once and all(sides) else heads[0]
-        words_a, words_b = (tuple(word.text for _, word in arcs) for arcs in sides)
-        bases_a, bases_b = (frozenset(word.base_number for _, word in arcs) for arcs in sides)
-        bindings.append(Binding(ROLES[key[0]], head, words_a, words_b, (bases_a, bases_b)))
+        words_a, words_b = (tuple(arc.dependent.text for arc in arcs) for arcs in sides)
+        bases_a, bases_b = (frozenset(arc.dependent.base_number for arc in arcs) for arcs in sides)
+        positions_a, positions_b = (tuple(arc.positions for arc in arcs) for arcs in sides)
+        bases, positions = (bases_a, bases_b), (positions_a, positions_b)
+        bindings.append(Binding(ROLES[key[0]], head, words_a, words_b, bases, positions))
     return sorted(bindings, key=lambda binding: binding.is_same)
 
 
-def _arcs_by_role(
-    comparison: Comparison, column: int, pair: int
-) -> dict[tuple[int, int], list[tuple[str, Form]]]:
-    """Return a sentence's arcs, head and dependent as they are shown, by role and the base of the head."""
+class _ShownArc(NamedTuple):
+    """An arc as it is shown: the head's text, the dependent, and where both stand in the sentence."""
+
+    head: str
+    dependent: Form
+    positions: tuple[int, int]
+
+
+def _arcs_by_role(comparison: Comparison, column: int, pair: int) -> dict[tuple[int, int], list[_ShownArc]]:
+    """Return a sentence's arcs by role and the base of the head."""
     facts, forms, arcs = comparison.pairs.facts, comparison.pairs.forms.forms, comparison.arcs[column]
-    arcs_by_role: dict[tuple[int, int], list[tuple[str, Form]]] = {}
+    arcs_by_role: dict[tuple[int, int], list[_ShownArc]] = {}
     for arc in arcs.arc[arcs.of_pair(pair)].tolist():
         head, dependent = forms[facts.head[arc]], forms[facts.dependent[arc]]
         head_sign = int(facts.head_sign[arc])
@@ -83,7 +95,9 @@ def _arcs_by_role(
         head_text = _with_not(head.text.lower(), head_sign)
         dependent_text = _with_not(dependent.text.lower(), dependent_sign)
         key = (int(facts.role[arc]), head.base_number)
-        arcs_by_role.setdefault(key, []).append((head_text, dependent._replace(text=dependent_text)))
+        positions = int(facts.head_position[arc]), int(facts.dependent_position[arc])
+        shown = _ShownArc(head_text, dependent._replace(text=dependent_text), positions)
+        arcs_by_role.setdefault(key, []).append(shown)
     return arcs_by_role
 
 

@@ -27,6 +27,8 @@ _MONTHS = [
 ]
 _DAYS = {"Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday"}
 _DAYS |= {"Thurs": "Thursday", "Fri": "Friday"}
+DAYS_AND_MONTHS = frozenset({"saturday", "sunday", *map(str.lower, (*_DAYS.values(), *_MONTHS))})
+"""The days of the week and the months, in lower case."""
 _CURRENCIES = {"$": "dollars", "£": "pounds", "€": "euros", "¥": "yen"}
 _SCALES = {"k": 1e3, "K": 1e3, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _UNITS: Mapping[str, Mapping[str, float]] = {

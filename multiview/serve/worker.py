@@ -259,15 +259,10 @@ def _comparison(pair: Pair) -> dict[str, Any]:
     trees = []
     for side, sentence in enumerate((explanation.a, explanation.b)):
         heads, relations = sentence.heads or [], sentence.relations or []
-        words = [word.lower() for word in sentence.words]
-        marked = {
-            index
-            for index, head in enumerate(heads)
-            for binding in differing
-            if words[index] in (binding.a, binding.b)[side]
-            and head
-            and words[head - 1] in binding.head.split()
-        }
+        arcs = [arc for binding in differing for arc in binding.positions[side]]
+        # A role may run against the arc that is drawn: in "the doctor who left" doctor is the agent of left.
+        ends = [end for head, dependent in arcs for end in ((head, dependent), (dependent, head))]
+        marked = {dependent for head, dependent in ends if heads[dependent] == head + 1}
         trees.append(dependency_svg(sentence.words, heads, relations, marked=marked))
     cosines = {"meaning": explanation.cosine, **explanation.cosines}
     return {

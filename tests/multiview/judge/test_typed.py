@@ -82,6 +82,8 @@ def test_kinds_of_pairs() -> None:
     [
         ("The shop closes at 7 pm.", "The shop closes at 21:00.", "number: 19:00 | 21:00"),
         ("Does iOS 16 have this feature?", "Does iOS 17 have this feature?", "number: 16 | 17"),
+        ("Monday is free.", "Tuesday is free.", "missing: monday | tuesday"),
+        ("Is it open on 3 May?", "Is it open on 4 June?", "number: 3 | 4"),
         ("He is older than Ann.", "He is younger than Ann.", "opposite: older | younger"),
         ("Move money from savings to checking.", "Move money from checking to savings.", "roles: "),
         ("How do I share a folder?", "How do I stop sharing a folder?", "missing: - | stop"),
@@ -106,6 +108,7 @@ def test_what_else_differs_is_left_to_the_weights() -> None:
         ("It went from Rome to Paris.", "It went to Paris from Rome."),
         ("Tom has 2 hats.", "Ann has 3 red coats."),
         ("It is not good.", "It is bad."),
+        ("Monday is free.", "It is free on Tuesday or Friday."),
     ):
         expected = own.weights.probabilities(read_numbers([(a, b)], own.source)[1])[0]
         assert own(a, b).probability == pytest.approx(expected)

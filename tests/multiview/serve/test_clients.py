@@ -136,6 +136,8 @@ def test_comparing_marks_the_arcs_that_differ(server: Server) -> None:
     passive = post(server, "/compare", a=TEXTS[0], b=TEXTS[1]).json()
     assert all('class="differs"' in tree for tree in swapped["trees"])
     assert not any('class="differs"' in tree for tree in passive["trees"])
+    twice = post(server, "/compare", a="The lawyer praised the lawyer.", b="The doctor praised the lawyer.")
+    assert [tree.count('class="differs"') for tree in twice.json()["trees"]] == [1, 1]  # agents, not patients
     assert passive["structure"] > swapped["structure"] and passive["same"] and not swapped["same"]
 
 
