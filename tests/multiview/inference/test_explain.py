@@ -1,6 +1,7 @@
 """Nodes are their words as sentences of their own; matches are chosen as the rules say; what is shown."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,6 +130,10 @@ def test_the_command_shows_the_view_that_is_asked_for(encoder, monkeypatch, caps
     output = capsys.readouterr()
     assert "A, dep\n" in output.out and "const" not in output.out and "[3]" not in output.out
     assert "no trees in seq" in refusal(explain.cli, "builtin", A, B, "--view", "seq")
+
+
+def test_a_choice_of_views_within_the_name_is_refused(seq_model: Path, refusal) -> None:
+    assert "is read whole here; leave out ?views" in refusal(explain.cli, f"{seq_model}?views=seq", A, B)
 
 
 def test_bindings_are_named(packaged_encoder: MultiViewEncoder) -> None:

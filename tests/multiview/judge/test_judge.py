@@ -91,6 +91,9 @@ def test_a_synonym_is_accepted_more_readily_than_an_opposite(judge: Judge) -> No
 def test_a_sentence_says_the_same_as_itself(judge: Judge, a: Any, b: Any) -> None:
     assert judge(a, b).probability == judge(b, a).probability == 1
     assert not judge(a, b).reasons
+
+
+def test_words_that_are_written_apart_or_missing_are_not_the_same(judge: Judge) -> None:
     assert judge("It is a part.", "It is apart.").probability < 1
     assert [judge(*pair).probability for pair in (("", "Rain"), ("Rain", "!"))] == [0, 0]
 
@@ -100,28 +103,37 @@ def test_a_pair_is_the_same_alone_in_a_batch_and_the_other_way(judge: Judge) -> 
     probabilities = [judgement.probability for judgement in judge.pairs(pairs)]
     assert probabilities == pytest.approx([judge(*pair).probability for pair in pairs], abs=1e-5)
     assert probabilities[0] == pytest.approx(probabilities[3], abs=1e-5)
+
+
+def test_pairs_come_as_a_list_an_array_or_lists_of_tokens(judge: Judge) -> None:
+    same, swapped = (judgement.probability for judgement in judge.pairs([SAME, SWAPPED]))
+    assert [judgement.probability for judgement in judge.pairs(np.array([SAME, SWAPPED]))] == [same, swapped]
+    tokens = judge(("The", "lawyer", "praised", "the", "doctor", "."), SAME[1])
+    assert tokens.probability == pytest.approx(same, abs=1e-5)
     assert judge.pairs([]) == []
-    # A word with its opposite on one side alone, several opposites, a repeated word, another count of words.
+
+
+def test_the_numbers_of_a_pair_are_those_of_the_pair_the_other_way(judge: Judge) -> None:
+    """A word with its opposite on one side alone, several opposites, a repeated word, other counts."""
     sentences = (
         *("It is on.", "Is it on or off?", "Turn it off and on.", "It is not off.", "Up and down.", ""),
-        *(
-            "A good man is bad.",
-            "Bad men are evil and good.",
-            "He is not good and not bad.",
-            "Two men, 3 men.",
-        ),
-        *("The lawyer praised the doctor, the doctor the lawyer.", "In May Anna came to Rome from Rome."),
+        *("A good man is bad.", "Bad men are evil and good.", "He is not good and not bad."),
+        *("Two men, 3 men.", "The lawyer praised the doctor, the doctor the lawyer."),
+        "In May Anna came to Rome from Rome.",
     )
     every_pair = [(a, b) for a in sentences for b in sentences]
     one_way, other_way = (read_numbers([p[::d] for p in every_pair], judge.source)[1] for d in (1, -1))
     np.testing.assert_allclose(one_way, other_way, atol=1e-6)
-    for a, b in (("Turn it on and off.", "Turn it off and on again."), ("It is on.", "Is it off or on?")):
-        assert judge(a, b).numbers["opposites"] == 0 and not [
-            r for r in judge(a, b).reasons if r.kind != "missing"
-        ]
-    assert [judgement.probability for judgement in judge.pairs(np.array(pairs))] == probabilities
-    tokens = judge(("The", "lawyer", "praised", "the", "doctor", "."), SAME[1])
-    assert tokens.probability == pytest.approx(probabilities[0], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [("Turn it on and off.", "Turn it off and on again."), ("It is on.", "Is it off or on?")],
+)
+def test_a_word_beside_its_opposite_is_no_opposite(judge: Judge, pair: tuple[str, str]) -> None:
+    judgement = judge(*pair)
+    assert judgement.numbers["opposites"] == 0
+    assert {reason.kind for reason in judgement.reasons} <= {"missing"}
 
 
 def test_a_comparison_the_other_way_is_an_opposite(judge: Judge) -> None:

@@ -25,14 +25,9 @@ RISING = (
 )
 
 
-@pytest.fixture(scope="module")
-def judge() -> Judge:
-    return Judge.load()
-
-
 @pytest.mark.parametrize("name", ["free", "rated"])
-def test_it_is_graded(name: str) -> None:
-    judge = Judge.load(similarity=name)
+def test_it_is_graded(judge: Judge, name: str) -> None:
+    judge = Judge.load(similarity=name, source=judge.source)
     similarities = [judgement.similarity for judgement in judge.pairs(RISING)]
     assert all(less < more for less, more in pairwise(similarities)) and similarities[-1] == 1
     assert similarities[0] < 0.2
@@ -71,7 +66,7 @@ def test_an_encoder_beside_and_the_weights_of_the_judge_change_nothing(judge: Ju
         def encode(self, texts: list[str]) -> np.ndarray:
             return np.ones((len(texts), 2))
 
-    for other in (Judge.load("pairs-with-mrpc"), Judge(judge.weights, Beside())):
+    for other in (Judge.load("pairs-with-mrpc", source=judge.source), Judge(judge.weights, Beside())):
         assert other.similarity(*SWAPPED) == pytest.approx(judge.similarity(*SWAPPED), abs=1e-6)
 
 
@@ -100,7 +95,7 @@ def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     file.write_text("".join(f"{a}\t{b}\n" for a, b in RISING), encoding="utf-8")
     assert cli([str(file), "--similarity", "--weights", "rated"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    rated = Judge.load(similarity="rated")
+    rated = Judge.load(similarity="rated", source=judge.source)
     assert [float(row[0]) for row in rows] == pytest.approx(
         [rated.similarity(*pair) for pair in RISING], abs=1e-4
     )

@@ -9,9 +9,8 @@ import pytest
 from corpora.inputs import read_table
 from multiview.judge import Judge
 from multiview.judge.certain import MAX_PROBABILITY
-from multiview.judge.judge import JUDGE_FOLDER, read_numbers
+from multiview.judge.judge import read_numbers
 from multiview.judge.typed import QUESTIONS, asked_alike, in_one_form
-from multiview.judge.weights import Weights
 
 KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
 
@@ -69,10 +68,10 @@ def test_what_one_text_tells_before_it_asks_is_left_out(told: str, asked: str, r
     assert asked_alike(asked, told) == (asked, told if read is None else read)
 
 
-def test_kinds_of_pairs() -> None:
+def test_kinds_of_pairs(judge: Judge) -> None:
     """The rules were written with these pairs in view (docs/results.md)."""
     rows = [row.cells for row in read_table(KINDS, ("label", "sentence1", "sentence2"))]
-    judgements = Judge.load().pairs([row[1:] for row in rows])
+    judgements = judge.pairs([row[1:] for row in rows])
     right = [(one.probability > 0.5) == (row[0] == "1") for one, row in zip(judgements, rows, strict=True)]
     assert len(right) == 192 and sum(right) >= 178
 
@@ -90,19 +89,16 @@ def test_kinds_of_pairs() -> None:
         ("Pay it if the manager agrees.", "Pay it only if the manager agrees.", "missing: - | only"),
     ],
 )
-def test_a_single_thing_that_differs_settles_a_pair(a: str, b: str, reason: str) -> None:
-    sure = Weights.load(JUDGE_FOLDER / "pairs.json")
-    sure = replace(sure, weight=[50.0, *np.zeros(len(sure.weight) - 1)])  # one that takes all for the same
+def test_a_single_thing_that_differs_settles_a_pair(judge: Judge, a: str, b: str, reason: str) -> None:
+    weight = [50.0, *np.zeros(len(judge.weights.weight) - 1)]  # takes all for the same
+    sure = Judge(replace(judge.weights, weight=weight), source=judge.source)
     for pair in ((a, b), (b, a)):
-        judgement = Judge(sure)(*pair)
-        assert (
-            judgement.probability == pytest.approx(MAX_PROBABILITY) and Judge.load()(*pair).probability < 0.5
-        )
-    assert str(Judge(sure)(a, b).reasons[0]).startswith(reason)
+        assert sure(*pair).probability == pytest.approx(MAX_PROBABILITY)
+        assert judge(*pair).probability < 0.5
+    assert str(sure(a, b).reasons[0]).startswith(reason)
 
 
-def test_what_else_differs_is_left_to_the_weights() -> None:
-    own = Judge.load()
+def test_what_else_differs_is_left_to_the_weights(judge: Judge) -> None:
     for a, b in (
         ("Only pay it if the manager agrees.", "Pay it only if the manager agrees."),
         ("It went from Rome to Paris.", "It went to Paris from Rome."),
@@ -110,5 +106,5 @@ def test_what_else_differs_is_left_to_the_weights() -> None:
         ("It is not good.", "It is bad."),
         ("Monday is free.", "It is free on Tuesday or Friday."),
     ):
-        expected = own.weights.probabilities(read_numbers([(a, b)], own.source)[1])[0]
-        assert own(a, b).probability == pytest.approx(expected)
+        expected = judge.weights.probabilities(read_numbers([(a, b)], judge.source)[1])[0]
+        assert judge(a, b).probability == pytest.approx(expected)
