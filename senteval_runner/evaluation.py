@@ -4,8 +4,8 @@
     results = evaluate(encoder, ["MR", "SICK-R"], "data/senteval")
     results["MR"]["acc"], results["SICKRelatedness"]["pearson"]
 
-Rows are first sorted as in the original, because folds and shuffles index into that order; predictions come
-back in the files' order.
+The rows of a task are sorted as in the original toolkit before they are scored, because folds and shuffles
+depend on their order. Predictions are returned in the order of the files.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ from senteval_runner.protocol.statistics import SCORES
 
 
 class EncoderError(UserError):
-    """The encoder failed, or its vectors cannot be used, so that no task can be scored with it."""
+    """The encoder refused its input, or its vectors cannot be scored."""
 
 
 def evaluate(
@@ -52,16 +52,22 @@ def evaluate(
     nhid: int | None = None,
     trees: Path | str | None = None,
 ) -> Results:
-    """Score an encoder: an object with ``encode(list of sentences) -> [n, d]``, or a function of token lists.
+    """Return the scores of an encoder on SentEval's tasks.
 
-    ``tasks`` are SentEval's names or aliases; a string holds several, separated by commas. ``data`` is the
-    folder with ``downstream/`` and ``probing/``. The seed is that of every fit, and of the folds of TREC and
-    MRPC; ``nhid`` replaces the protocol's width of the classifier's hidden layer. ``trees`` is a folder
-    (``runs/trees``) in which a multi-view encoder's parsers keep the trees of every sentence.
+    Args:
+        encoder: an object with ``encode(list of sentences) -> [n, d]``, or a function from lists of tokens to
+            [n, d].
+        tasks: names or aliases of tasks; a string holds several, separated by commas.
+        data: the folder with ``downstream/`` and ``probing/``.
+        protocol: how classifiers are trained, or the name of a protocol (``default``, ``fast``, ``sklearn``).
+        seed: of every training, and of the folds of TREC and MRPC.
+        nhid: width of the classifiers' hidden layer, in place of the protocol's.
+        trees: a folder (``runs/trees``) in which the trees of sentences that a multi-view encoder parses are
+            kept; None keeps none.
 
-    A task that could not be scored is under ``skipped`` with the reason. Raises EncoderError: the encoder
-    refused the first task's input or returned no [n, d] of finite numbers (its other errors pass through as
-    they are); UserError: an unknown task or protocol name, or something that is no encoder.
+    A task that cannot be scored is in ``skipped`` of the results, with the reason. Raises EncoderError: the
+    encoder refused the input of the first task, or did not return finite numbers [n, d]; UserError: a task or
+    protocol is unknown, or ``encoder`` is no encoder. Other errors of the encoder are not caught.
     """
     protocol = get_protocol(protocol, nhid=nhid)
     names = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
@@ -74,7 +80,8 @@ def evaluate(
             try:
                 results.tasks[task.name] = evaluate_task(opened_encoder, task, protocol, seed)
             except UserError as error:
-                # Nothing is lost yet: with a broken encoder every task would be skipped, one after the other.
+                # A broken encoder fails at the first task: it is reported, because all tasks would be
+                # skipped.
                 if isinstance(error, EncoderError) and not results.tasks:
                     raise
                 results.skipped[task.name] = str(error)
@@ -89,11 +96,11 @@ class Tasks:
     data: list[TaskData]
     """The tasks that can be read."""
     missing: dict[str, str]
-    """Why others cannot be read, by task."""
+    """The reason why a task cannot be read, by the name of the task."""
 
 
 def read_tasks(names: Sequence[str], folder: Path) -> Tasks:
-    """Read tasks by canonical name."""
+    """Read the tasks with these canonical names from SentEval's data folder."""
     tasks = Tasks([], {})
     for name in names:
         try:
@@ -104,11 +111,16 @@ def read_tasks(names: Sequence[str], folder: Path) -> Tasks:
 
 
 class _EncodedSplit:
-    """The vectors and labels of one split, in the order of the original toolkit."""
+    """The embeddings and labels of one split, in the order of the original toolkit.
+
+    ``u`` [n, d] are the embeddings of first sentences, ``v`` those of second sentences (None for a task of
+    single sentences), ``y`` [n] the labels. ``snli_classes`` are the names of SNLI's classes, empty for other
+    tasks.
+    """
 
     def __init__(self, split: Split, vectors: SentenceVectors, snli_classes: Sequence[str] = ()) -> None:
         def sort_key(row: int) -> tuple[int, int, float | str]:
-            """Sort by lengths in tokens, then label; SNLI by the second length first and by label names."""
+            """Return lengths in tokens and label; for SNLI the second length first, and the class name."""
             length_a = len(split.a[row])
             length_b = len(split.b[row]) if split.b else 0
             if snli_classes:
@@ -122,17 +134,20 @@ class _EncodedSplit:
         self.is_snli = bool(snli_classes)
 
     def blocks(self) -> tuple[Float, ...]:
-        """Return a classifier's input: u [n, d]; for pairs |u - v|, u ∗ v; for SNLI u, v, u ∗ v, |u - v|."""
+        """Return the features of a classifier in blocks [n, d].
+
+        They are u for single sentences; |u - v| and u ∗ v for pairs; u, v, u ∗ v and |u - v| for SNLI.
+        """
         if self.v is None:
             return (self.u,)
         difference, product = pair_blocks(self.u, self.v)
         return (self.u, self.v, product, difference) if self.is_snli else (difference, product)
 
     def to_file_order(self, values: NDArray[np.generic]) -> list[float]:
-        """Return values [n] of the sorted rows as a list in the file's order."""
-        values_by_row = np.empty_like(values)
-        values_by_row[self.order] = values
-        as_list: list[float] = values_by_row.tolist()
+        """Return values [n] of the sorted rows as a list in the order of the file."""
+        values_in_file_order = np.empty_like(values)
+        values_in_file_order[self.order] = values
+        as_list: list[float] = values_in_file_order.tolist()
         return as_list
 
 
@@ -140,10 +155,11 @@ _EncodedSplits = dict[str, _EncodedSplit]
 
 
 def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
-    """Encode and score one task: by cosines of meaning, or by classifiers and regressions of features.
+    """Encode the sentences of one task and return its scores.
 
-    Raises EncoderError: the encoder refused its input or returned bad vectors; UserError: a split has too few
-    rows.
+    Classifiers and regressions read the encoder's features; the other tasks compare vectors by cosine.
+    Raises EncoderError: the encoder refused its input or returned vectors that cannot be scored; UserError: a
+    split has too few rows.
     """
     for name, rows in task.splits.items():
         if not len(rows):
@@ -170,8 +186,8 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
     elif kind == "ranking":
         fields = _score_ranking(task, splits)
     else:
-        fields = neighbour_result({title: book.u[np.argsort(book.order)] for title, book in splits.items()})
-    first_split, *_ = splits.values()
+        fields = neighbour_result({title: _in_file_order(book) for title, book in splits.items()})
+    first_split = next(iter(splits.values()))
     return TaskResult(
         task=task.name,
         dim=first_split.u.shape[1],
@@ -185,7 +201,10 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Return the versions of Python and of installed packages that scores depend on, with ``packages``."""
+    """Return the versions of Python, of the installed libraries that compute scores, and of ``packages``.
+
+    Packages that are not installed are left out.
+    """
     version_of = {"python": platform.python_version(), "multiview-embeddings": __version__}
     for name in ("torch", "numpy", "scipy", "scikit-learn", *packages):
         with contextlib.suppress(PackageNotFoundError):
@@ -194,7 +213,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def data_hashes(task: TaskData) -> dict[str, str]:
-    """Return the SHA-256 of every file that a task was read from, by name."""
+    """Return the SHA-256 of every file that a task was read from, by file name."""
     files = sorted({path for paths in task.files.values() for path in paths})
     return {path.name: sha256_file(path) for path in files}
 
@@ -202,33 +221,45 @@ def data_hashes(task: TaskData) -> dict[str, str]:
 def _score_cosines(task: TaskData, splits: _EncodedSplits) -> dict[str, Any]:
     """Score STS12-16 and the tasks of structure by the cosines of pairs, without training.
 
-    As the functions below it returns those fields of a :class:`TaskResult` that depend on the kind of task.
+    This function and those below return the fields of a :class:`TaskResult` that depend on the kind of task.
     """
-    metrics = {
+    cosines_by_split = {
         name: np.array(encoded.to_file_order(cosines(encoded.u, encoded.v)))
         for name, encoded in splits.items()
         if encoded.v is not None
     }
     gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
-    return SCORERS[task.task.scorer](metrics, gold)
+    return SCORERS[task.task.scorer](cosines_by_split, gold)
+
+
+def _in_file_order(split: _EncodedSplit) -> Float:
+    """Return the embeddings of first sentences, [n, d], in the order of the file."""
+    return split.u[np.argsort(split.order)]
 
 
 def _score_ranking(task: TaskData, splits: _EncodedSplits) -> dict[str, Any]:
-    """Score search by P@1 (``acc``), MRR and recall@10 in per cent; the notes have those of shared words."""
+    """Score the search for the relevant texts of each query by P@1 (``acc``), MRR and recall@10, in percent.
+
+    The collection's label of a text is the number of the query that it is relevant to, or negative. The notes
+    hold the same metrics of a search by shared words, to compare with.
+    """
     collection = task.splits["collection"]
     texts = [" ".join(tokens) for tokens in collection.a]
-    first_row = {text: row for row, text in reversed(list(enumerate(texts)))}
-    index_of_text = {text: index for index, text in enumerate(first_row)}
-    relevant: list[list[int]] = [[] for _ in task.splits["queries"].a]
+    queries = [" ".join(tokens) for tokens in task.splits["queries"].a]
+    first_rows: dict[str, int] = {}
+    for row in reversed(range(len(texts))):
+        first_rows[texts[row]] = row
+    index_of_text = {text: index for index, text in enumerate(first_rows)}
+    relevant: list[list[int]] = [[] for _ in queries]
     for text, query in zip(texts, collection.y, strict=True):
         if query >= 0:
             relevant[int(query)].append(index_of_text[text])
-    queries = [" ".join(tokens) for tokens in task.splits["queries"].a]
-    data = QuerySet(queries, list(first_row), [np.unique(indices) for indices in relevant])
-    query_QD, text_ND = (splits[name].u[np.argsort(splits[name].order)] for name in ("queries", "collection"))
-    ranks = data.ranks_by_vectors(query_QD, text_ND[list(first_row.values())])
+    data = QuerySet(queries, list(first_rows), [np.unique(indices) for indices in relevant])
+    query_QD = _in_file_order(splits["queries"])
+    text_ND = _in_file_order(splits["collection"])[list(first_rows.values())]
+    ranks = data.ranks_by_vectors(query_QD, text_ND)
     metrics = {name: 100 * value for name, value in ranking_metrics(ranks).items()}
-    is_first = [float(each.min() == 1) for each in ranks]
+    is_first = [float(ranks_of_query.min() == 1) for ranks_of_query in ranks]
     return {
         "metrics": {"acc": metrics["P@1"], "mrr": metrics["MRR"], "recall@10": metrics["recall@10"]},
         "predictions": {"queries": is_first},
@@ -238,7 +269,7 @@ def _score_ranking(task: TaskData, splits: _EncodedSplits) -> dict[str, Any]:
 
 
 def _score_classes(task: TaskData, splits: _EncodedSplits, protocol: Protocol, seed: int) -> dict[str, Any]:
-    """Score by classifiers, in SentEval's way for the task."""
+    """Train and score classifiers in the way that SentEval has for the task."""
     scorer = task.task.scorer
     test = "all" if scorer == "inner_kfold" else "test"
     x = np.concatenate([design(encoded.blocks()) for encoded in splits.values()])
@@ -247,20 +278,20 @@ def _score_classes(task: TaskData, splits: _EncodedSplits, protocol: Protocol, s
     row_numbers = dict(zip(splits, np.split(np.arange(len(y)), ends[:-1]), strict=True))
     classes = len(task.classes)
     if scorer == "inner_kfold":
-        # The outer test fold takes up to n / kfold rows of a class, rounded up; the inner folds need kfold.
+        # A test fold takes up to n / kfold of a class's n rows, rounded up; the inner folds need kfold more.
         _check_class_sizes(task, "all", y, protocol.kfold + 2)
         outcome = inner_kfold(x, y, classes, protocol, seed)
     elif scorer == "kfold":
         _check_class_sizes(task, "train", splits["train"].y, protocol.kfold)
         outcome = kfold(x, y, row_numbers["train"], row_numbers["test"], classes, protocol, seed)
     else:
-        if scorer == "split_linear":  # which never has a hidden layer
+        if scorer == "split_linear":  # these tasks never have a hidden layer
             protocol = get_protocol(protocol, nhid=0)
         is_snli = scorer == "split_snli"
-        if is_snli:  # which is trained in 16 single passes
+        if is_snli:  # SentEval trains on SNLI for 16 rounds of one epoch
             protocol = dataclasses.replace(protocol, max_epoch=15, epoch_size=1)
-        train_dev_test = row_numbers["train"], row_numbers["dev"], row_numbers["test"]
-        outcome = split(x, y, *train_dev_test, classes, protocol, seed, nominal=is_snli)
+        train, dev, test_rows = (row_numbers[name] for name in ("train", "dev", "test"))
+        outcome = split(x, y, train, dev, test_rows, classes, protocol, seed, nominal=is_snli)
     metrics = {"devacc": outcome.devacc, "acc": outcome.acc}
     if splits[test].v is not None and classes == 2:
         metrics["f1"] = float(round(float(SCORES["f1"](splits[test].y, outcome.predictions)), 2))
@@ -275,11 +306,14 @@ def _score_classes(task: TaskData, splits: _EncodedSplits, protocol: Protocol, s
 
 
 def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None:
+    """Raise UserError if a class has fewer rows among ``y`` than ``minimum``."""
     counts = np.bincount(y, minlength=len(task.classes))
     if counts.min() < minimum:
         smallest = int(counts.argmin())
-        # Of a file per class, that of class 1 is first.
-        file = task.files[split][-1 - smallest if task.task.reader == "binary" else 0]
+        # Tasks of the reader "binary" have a file for each class: first that of class 1, then that of class
+        # 0.
+        file_number = 1 - smallest if task.task.reader == "binary" else 0
+        file = task.files[split][file_number]
         raise UserError(
             f"{task.name} {split}: class {task.classes[smallest]} has {counts.min()} rows, the folds need "
             f"{minimum}; is {file} truncated?"
@@ -287,7 +321,10 @@ def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None
 
 
 def _score_graded(splits: _EncodedSplits, seed: int) -> dict[str, Any]:
-    """Score by regression, and by cosines without training; the same under every protocol."""
+    """Score pairs with graded scores by a regression, and by cosines, which need no training.
+
+    Protocols make no difference here.
+    """
     train, dev, test = splits["train"], splits["dev"], splits["test"]
     designs = [(design(encoded.blocks()), encoded.y.astype(np.float64)) for encoded in (train, dev, test)]
     metrics, predictions = relatedness(designs[0], designs[1], designs[2], seed)

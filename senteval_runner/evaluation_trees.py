@@ -2,9 +2,9 @@
 
     runs/trees/senteval-<parsers>/<sentences>/     one tree cache per run that met new sentences
 
-A tree encoder needs trees by its own parsers. Sentences of the tasks that no cache holds yet are parsed into
-a new one. All caches by the same parsers are read as one, whichever run wrote them, so a killed run keeps its
-finished shards.
+A tree encoder needs trees by its own parsers. The trees of a task's sentences are looked up in all caches
+that the same parsers made, whichever run wrote them; sentences that none of them holds are parsed into a new
+cache. If that run is killed, its finished shards are still read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ Tokens = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationTrees:
-    """The trees of some tasks' sentences, which are made when they are needed."""
+    """The trees of the sentences of ``tasks``, which are parsed when a model needs them."""
 
     folder: Path = Path("runs/trees")
     """A finished tree cache, or a folder of caches: ``senteval`` by ``parsing.run``, ``senteval-<parsers>``
@@ -39,10 +39,10 @@ class EvaluationTrees:
     """Parsers of models that have others than the builtin ones, by annotation (``dep``, ``const``)."""
 
     def of(self, model: MultiViewEncoder) -> TreeCache | None:
-        """Return trees by a model's own parsers, with the annotation of all its views.
+        """Return the trees that the views of ``model`` read, by the parsers that it was trained with.
 
-        All caches are read as one; None if there are no trees or the model needs none. A model that was
-        trained with other parsers is refused.
+        Returns None if there are no trees, or the model needs none. Raises UserError: the model was trained
+        with parsers that are not those at hand.
         """
         kinds = sorted(model.requires_of() - {"tokens"})
         reader = model.reader
@@ -72,9 +72,10 @@ class EvaluationTrees:
 
 
 def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None:
-    """Open all caches of evaluation sentences below ``folder`` by these parsers as one, or return None.
+    """Return all caches of evaluation sentences below ``folder`` by these parsers as one cache.
 
-    The identities of parsers are by annotation (``dep``, ``const``); a cache may hold others, too.
+    ``identities`` are those of the parsers by annotation (``dep``, ``const``). A cache may hold further
+    annotations. Returns None if no cache is by these parsers.
     """
     parsers = {ANNOTATIONS[kind].parser: dict(identity) for kind, identity in identities.items()}
     rows: list[ShardRow] = []
@@ -98,8 +99,9 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
 def open_model(
     names: str | Sequence[Name], *, trees: EvaluationTrees | None = None, **options: Any
 ) -> OpenedEncoder:
-    """Open the encoder of a name, which keeps its vectors, as :func:`multiview.names.opened.open_encoder`.
+    """Open the encoder with that name for an evaluation; it stores the vectors that it computes.
 
-    ``trees`` are those of a tree encoder's sentences, by default those in ``runs/trees``.
+    ``trees`` are the trees of the sentences, by default those in ``runs/trees``; ``options`` are those of
+    :func:`multiview.names.opened.open_encoder`.
     """
     return open_encoder(names, keep=True, trees=(trees or EvaluationTrees()).of, **options)

@@ -32,17 +32,19 @@ class Model(ModelScores):
 
 
 def open_models(models: Iterable[Sequence[Name]], trees: EvaluationTrees, **options: Any) -> list[Model]:
-    """Open the models of a run, each once, with :func:`open_model`'s ``options``."""
-    encoders = {tuple(names): open_model(names, trees=trees, **options) for names in models}.values()
-    names = distinct_names([encoder.name for encoder in encoders], [encoder.spec for encoder in encoders])
-    return [Model(name=name, encoder=encoder) for name, encoder in zip(names, encoders, strict=True)]
+    """Open the models of a run, each once, under names that differ; ``options`` go to :func:`open_model`."""
+    distinct_models = dict.fromkeys(map(tuple, models))
+    encoders = [open_model(names, trees=trees, **options) for names in distinct_models]
+    labels = distinct_names([encoder.name for encoder in encoders], [encoder.spec for encoder in encoders])
+    return [Model(name=label, encoder=encoder) for label, encoder in zip(labels, encoders, strict=True)]
 
 
 def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], store: ResultStore) -> None:
     """Score every model on every task with every seed, and keep the results in the models.
 
-    A model's size is that of its vectors for classifiers or, if none of these was scored, of those for
-    cosines. Its hours are those of all parts; None if those of a part are not recorded.
+    The size ``dim`` of a model is that of its vectors for classifiers or, if no task was scored with a
+    classifier, of its vectors for cosines. Its ``hours`` are the sum over the models that its name joins
+    (``A+B``); None if one of these did not record how long it was trained, or is no multi-view model.
     """
     for name, reason in tasks.missing.items():
         log.warning("skipped %s: %s", name, reason)
@@ -69,8 +71,11 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], st
                 bar.update(len(seeds))
     for model in models:
         results = [result for by_task in model.results.values() for result in by_task.values()]
-        of_classifiers = [result for result in results if TASKS[result.task].kind in ("classes", "graded")]
-        model.dim = next((result.dim for result in of_classifiers or results), None)
+        results_of_classifiers = [
+            result for result in results if TASKS[result.task].kind in ("classes", "graded")
+        ]
+        if results:
+            model.dim = (results_of_classifiers or results)[0].dim
         recipes = [part.recipe for part in model.encoder.parts]
         if all(recipe.kind == "multiview" for recipe in recipes):
             seconds = [training_seconds(model_folder(recipe.name.base)) for recipe in recipes]
@@ -78,22 +83,30 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], st
 
 
 def names_before_training(models: Iterable[Sequence[Name]]) -> dict[str, str]:
-    """Return names of the trained models before their first step, "" where its tree cache is not here."""
+    """Return the name of each trained model before its first step (``start:MODEL``), by the model's name.
+
+    The name is empty where the tree cache that a model was trained on is not on this machine.
+    """
     recipes = [recipe_of(name) for names in models for name in names]
-    bases = dict.fromkeys(recipe.name.base for recipe in recipes if recipe.kind == "multiview")
-    caches = {base: training_trees(model_folder(base)) for base in bases}
-    return {base: f"start:{base}?corpus={cache}" if cache else "" for base, cache in caches.items()}
+    trained_models = dict.fromkeys(recipe.name.base for recipe in recipes if recipe.kind == "multiview")
+    starts = {}
+    for model in trained_models:
+        cache = training_trees(model_folder(model))
+        starts[model] = f"start:{model}?corpus={cache}" if cache else ""
+    return starts
 
 
 def expand_models(models: Sequence[Sequence[Name]], vectors: str) -> list[list[Name]]:
-    """Return the names of models, those with trained words (one at least) with the words of a file."""
-    expanded_models = [
-        [
-            parse_name(f"{name.spec}?expand={vectors}") if recipe_of(name).has_trained_words else name
-            for name in names
-        ]
-        for names in models
-    ]
-    if expanded_models == list(map(list, models)):
+    """Return the names of the models, with ``?expand=VECTORS`` where a model has trained words.
+
+    ``vectors`` is the file of word vectors by which a vocabulary is expanded. Raises UserError: no model has
+    trained words.
+    """
+
+    def expand(name: Name) -> Name:
+        return parse_name(f"{name.spec}?expand={vectors}") if recipe_of(name).has_trained_words else name
+
+    expanded_models = [[expand(name) for name in names] for names in models]
+    if expanded_models == [list(names) for names in models]:
         raise UserError(f"--expand {vectors}: no model here is a multi-view model with trained words")
     return expanded_models

@@ -1,9 +1,9 @@
-"""Give our encoders MTEB's interface.
+"""Score encoders of this project with MTEB.
 
     mteb.evaluate(MtebEncoder(open_model("runs/models/mine"), "mine"), tasks)
 
-sentence-transformers models come in by name (docs/senteval.md); the way out is
-:mod:`multiview.sentence_transformers`.
+To score a sentence-transformers model here, give its name (docs/senteval.md). To use a multi-view model in
+sentence-transformers, see :mod:`multiview.sentence_transformers`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,10 +17,11 @@ from senteval_runner.protocol.features import Float
 
 
 class MtebEncoder:
-    """MTEB's encoder protocol (mteb 2) around any encoder of ours, or one whose ``encode`` takes raw texts.
+    """An encoder with the methods that mteb 2 calls.
 
-    ``name`` is its name in results, ``organisation/name``, or a name for the organisation ``multiview``;
-    ``revision`` is the version of the model, e.g. its digest.
+    ``encoder`` is an encoder of this project, or any object whose ``encode`` takes raw texts. ``name`` is the
+    model's name in results, ``organisation/name``; without an organisation it is ``multiview/name``.
+    ``revision`` is the version of the model, such as its digest.
     """
 
     def __init__(self, encoder: Encoder, name: str, revision: str = "local") -> None:
@@ -30,13 +31,16 @@ class MtebEncoder:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """MTEB's record of the model, with name and revision only."""
+        """MTEB's record of the model, in which only the name and the revision are filled in."""
         with extra("bench"):
             from mteb.models.model_meta import ModelMeta
         return ModelMeta.create_empty({"name": self.name, "revision": self.revision})
 
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
-        """Return the vectors [n, d] of batches ``{"text": [...]}`` of raw text; other options are ignored."""
+        """Return the embeddings [n, d] of all texts in batches ``{"text": [...]}``.
+
+        MTEB's other arguments are ignored. Raises UserError: a batch has no key ``text``.
+        """
         texts: list[str | tuple[str, ...]] = []
         for batch in inputs if isinstance(inputs, Iterable) else [inputs]:
             if not isinstance(batch, Mapping) or "text" not in batch:

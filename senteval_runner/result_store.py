@@ -1,4 +1,7 @@
-"""Keep finished results, each in a file of its own: the result of a model on a task with a seed is a cell."""
+"""Keep each finished result in a file, so that a run that is repeated or resumed does not compute it again.
+
+The result of one model on one task with one seed is called a cell.
+"""
 
 import errno
 import logging
@@ -19,25 +22,31 @@ from senteval_runner.report.tables import headline
 
 log = logging.getLogger(LOGGER)
 FORMAT = 1
-"""Version of cells and of ``results.json``; scores of another version are computed again."""
+"""Version of the format of cells and of ``results.json``; cells of another version are computed again."""
 Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
 class ResultStore:
-    """The cells of one protocol, kept below a folder."""
+    """The cells of one protocol, kept below ``folder``."""
 
     folder: Path
     protocol: Protocol
 
     def path(self, model: str, seed: int, task: str) -> Path:
-        """Return the file of a cell, for a model's key and the version of the classifiers' library."""
+        """Return the file of a cell; ``model`` is the model's key.
+
+        The path depends on the version of the library that trains the classifiers, because scores do.
+        """
         library = {"torch": "torch", "sklearn": "scikit-learn"}[self.protocol.backend]
         digest = json_digest([FORMAT, asdict(self.protocol), versions()[library]], 8)
         return self.folder / f"{model}-{self.protocol.name}-{digest}" / str(seed) / f"{task}.json"
 
     def result(self, encoder: OpenedEncoder, task: TaskData, seed: int) -> TaskResult:
-        """Read a finished result, or score; a result of other data or without its main metric is not used."""
+        """Return the finished result of a task, or score the encoder on it and keep the result.
+
+        A finished result is not used if it comes from other data files or lacks the task's main metric.
+        """
         file = self.path(encoder.key, seed, task.name)
 
         def check(result: TaskResult) -> None:
@@ -57,14 +66,24 @@ def read_or_compute(
     compute: Callable[[], Record],
     check: Callable[[Record], object] = lambda record: None,
 ) -> Record:
-    """Return a finished cell, a dataclass; if it is missing, damaged or refused by ``check``, compute it."""
+    """Return the record in ``file``, or compute it and write it there.
+
+    Args:
+        file: the file of a cell. It is written again if it is damaged.
+        kind: the dataclass of the record.
+        compute: returns the record; it is called if the file is missing, damaged or refused.
+        check: raises UserError or KeyError to refuse the record that was read.
+
+    Raises FileExistsError: a folder, a pipe or a broken link has the name of the file.
+    """
 
     def read() -> Record:
         record = config_from_json(kind, read_record(file), where=file)
         check(record)
         return record
 
-    if os.path.lexists(file) and not file.is_file():  # of the whole run, which could not keep the result
+    # This stops the whole run and not one task alone, because no result could be kept.
+    if os.path.lexists(file) and not file.is_file():
         raise FileExistsError(errno.EEXIST, "a folder or a pipe in the place of a finished result", str(file))
     if file.exists():
         try:
@@ -76,6 +95,9 @@ def read_or_compute(
 
 
 def stored_results(report: Path, model: str = "") -> dict[str, TaskResult]:
-    """Read the finished tasks, by name, of a report's only model and seed, or of the model with that key."""
+    """Return the finished results of a report by task, of the model whose key begins with ``model``.
+
+    The report must have one seed and, where ``model`` is empty, one model.
+    """
     paths = sorted(report.glob(f"parts/{model}*/*/*.json"))
     return {path.stem: config_from_json(TaskResult, read_record(path), where=path) for path in paths}

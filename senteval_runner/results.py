@@ -1,4 +1,4 @@
-"""Write the report of a run of models: results.json, results.csv, tables, and a page for the browser."""
+"""Write the report of scored models: results.json, results.csv, tables, and a page for the browser."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ from senteval_runner.result_store import FORMAT
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as a table with all of their columns."""
+    """Write rows as comma-separated values; the columns are the keys of all rows, in order of appearance."""
     stream = io.StringIO()
     columns = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(stream, columns, lineterminator="\n")
@@ -32,18 +32,17 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def write_results(
     folder: Path, models: Sequence[Model], protocol: Protocol, options: Mapping[str, Any]
 ) -> None:
-    """Write all files and print the tables; ``options`` are those of the command, as JSON."""
-    results = [
-        ({"model": model.name, "protocol": protocol.name, "seed": seed}, result)
-        for model in models
-        for seed, by_task in model.results.items()
-        for result in by_task.values()
-    ]
-    write_csv(
-        folder / "results.csv", [names | row for names, result in results for row in result.score_rows()]
-    )
-    rows = [{"model": names["model"], "seed": names["seed"], **result.figures()} for names, result in results]
-    write_json(folder / "results.json", {**_provenance(options, protocol, models), "results": rows})
+    """Write all files of the report and print its tables; ``options`` are those of the command, as JSON."""
+    results: list[dict[str, Any]] = []
+    scores: list[dict[str, Any]] = []
+    for model in models:
+        for seed, results_by_task in model.results.items():
+            for result in results_by_task.values():
+                names = {"model": model.name, "protocol": protocol.name, "seed": seed}
+                scores += [names | row for row in result.score_rows()]
+                results.append({"model": model.name, "seed": seed, **result.figures()})
+    write_csv(folder / "results.csv", scores)
+    write_json(folder / "results.json", {**_provenance(options, protocol, models), "results": results})
     scored_models = [model for model in models if model.results]
     sections = tables.score_sections(scored_models, intervals=True)
     if len(scored_models) > 1:
@@ -56,30 +55,32 @@ def write_results(
     write_text(folder / "results.md", page.markdown())
     write_text(folder / "results.tex", page.latex())
     if scored_models:
-        scores = {
+        headline_scores = {
             (model.name, task): score
             for model in scored_models
             for task, score in model.scores(tables.headlines, intervals=False).items()
         }
-        task_names = list(dict.fromkeys(task for _, task in scores))
-        bars = plots.bars([model.name for model in scored_models], task_names, scores)
+        task_names = list(dict.fromkeys(task for _, task in headline_scores))
+        bars = plots.bars([model.name for model in scored_models], task_names, headline_scores)
         sections.append(Section("Per task", [bars]))
         write_text(folder / "report.html", page.html())
     print(f"written: {folder}: report.html, results.md, results.tex, results.csv, results.json")
 
 
 def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence[Model]) -> dict[str, Any]:
-    """Return how the results were made, which ``results.json`` holds before them."""
+    """Return the record of how the results were made; ``results.json`` begins with it."""
     mean_columns = tables.columns_of_mean(metrics for model in models for metrics in model.metrics)
     # The last digits of L-BFGS depend on the BLAS library, its kernels and its threads.
     keys = ("internal_api", "version", "architecture", "num_threads")
-    blas = sorted(" ".join(str(info.get(key, "")) for key in keys) for info in threadpool_info())
+    kernels = []
+    for info in threadpool_info():
+        kernels.append(" ".join(str(info.get(key, "")) for key in keys))
     return {
         "format": FORMAT,
         "config": options,
         "protocol": asdict(protocol),
         "versions": versions(),
-        "kernels": blas,
+        "kernels": sorted(kernels),
         "torch_threads": torch.get_num_threads(),
         "models": {
             model.name: {
@@ -107,23 +108,21 @@ def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence
 
 def _remarks(models: Sequence[Model]) -> list[Section]:
     """Return tables of the vectors that were scored, of unusual row counts, and of skipped tasks."""
-    results = [
-        (model.name, result)
-        for model in models
-        for by_task in model.results.values()
-        for result in by_task.values()
-    ]
-    labels = dict.fromkeys(
-        (name, result.vector_label, result.task) for name, result in results if result.vector_label
-    )
-    notes = {result.task: "; ".join(result.notes) for _, result in results if result.notes}
+    labels: dict[tuple[str, str, str], None] = {}
+    notes: dict[str, str] = {}
+    for model in models:
+        for results_by_task in model.results.values():
+            for task, result in results_by_task.items():
+                if result.vector_label:
+                    labels[model.name, result.vector_label, task] = None
+                if result.notes:
+                    notes[task] = "; ".join(result.notes)
     reasons = [(task, reason, model.name) for model in models for task, reason in model.skipped.items()]
     all_names = ", ".join(model.name for model in models)
     # A model that cannot be read fails at every task for one reason, which is told once.
-    skipped_tasks = [
-        ("every model" if names == all_names else names, reason, task)
-        for task, reason, names in _join_last(reasons)
-    ]
+    skipped_tasks = []
+    for task, reason, names in _join_last(reasons):
+        skipped_tasks.append(("every model" if names == all_names else names, reason, task))
     tables_by_title = {
         "Which vectors of a model": Table(["model", "vectors", "tasks"], _join_last(labels)),
         "Row counts that differ from the published ones": Table(
@@ -138,8 +137,8 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
 
 
 def _join_last(rows: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Merge rows that differ in the last column alone, and join its texts by commas."""
-    texts: dict[tuple[str, str], list[str]] = {}
+    """Merge rows with equal first and second columns into one, and join their third columns by commas."""
+    third_columns: dict[tuple[str, str], list[str]] = {}
     for first, second, third in rows:
-        texts.setdefault((first, second), []).append(third)
-    return [(*key, ", ".join(texts_of_key)) for key, texts_of_key in texts.items()]
+        third_columns.setdefault((first, second), []).append(third)
+    return [(first, second, ", ".join(texts)) for (first, second), texts in third_columns.items()]

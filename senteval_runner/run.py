@@ -3,11 +3,15 @@
     python -m senteval_runner.run runs/models/mine --tasks MR,CR,TREC,SICK-R --data data/senteval
     python -m senteval_runner.run A B A+B random:dep,const --tasks mv --seeds 1111,1112 --project 4096
 
-Input: models (see docs/senteval.md) and SentEval's data folder. Output: ``--output``, or a folder
-of ``runs/reports/senteval`` of the command's own, with ``results.json``, ``results.csv`` (one score a line),
-``results.md``, ``results.tex``, ``report.html``; predictions per item in ``parts/``, there or beside it.
+Input: names of models (docs/senteval.md) and the folder of SentEval's data.
+
+Output: ``results.json``, ``results.csv`` (one score a line), ``results.md``, ``results.tex`` and
+``report.html``. They are written to ``--output`` or, without that option, to a folder below
+``runs/reports/senteval`` whose name is made from the models, the tasks and a digest of the options. Each
+finished task is kept with its predictions in ``parts/`` below ``--output`` or ``runs/reports/senteval``.
+
 Every distinct sentence is parsed once per pair of parsers (``--trees``) and encoded once per model
-(``--cache``). Finished tasks are not repeated: the same command resumes a stopped run.
+(``--cache``). A stopped run is resumed by the same command, because finished tasks are not repeated.
 """
 
 import re
@@ -28,20 +32,22 @@ from runtime.folders import refuse_others
 
 REPORTS = Path("runs/reports/senteval")
 OPTIONS_WITHOUT_EFFECT = ("output", "cache", "trees", "data", "device")
-"""Options that change no figure."""
+"""Options that change no score, and are therefore left out of the digest in a report's name."""
 RANDOM_WORDS = "bag:random"
-"""The baseline that is scored beside every model: what the words alone tell."""
+"""The baseline that is scored with the models: a mean of random word vectors, which knows no meanings."""
 
 
 def report_name(options: dict[str, Any], words: Iterable[str]) -> str:
-    """Return the name of a command's own report: its subject, and a digest of its options as JSON.
+    """Return the name of the folder of a command's report: ``words``, and a digest of the options.
 
-    ``words`` say what its subject is; of a path only the last part is used.
+    ``options`` are those of the command as JSON. ``words`` are the names of models and tasks; of a path only
+    the last part is used.
     """
     decisive_options = {key: value for key, value in options.items() if key not in OPTIONS_WITHOUT_EFFECT}
-    subject = "-".join(Path(part).name for word in words for part in word.split("+"))
-    file_name = re.sub(r"[^\w.=-]+", "-", subject).strip("-.")
-    return f"{file_name[:60] or 'report'}-{json_digest(decisive_options, 6)}"
+    names = "+".join(words).split("+")
+    subject = "-".join(Path(name).name for name in names)
+    folder_name = re.sub(r"[^\w.=-]+", "-", subject).strip("-.")
+    return f"{folder_name[:60] or 'report'}-{json_digest(decisive_options, 6)}"
 
 
 @configuration
@@ -87,12 +93,15 @@ class SentEvalConfig:
 
     @property
     def folder(self) -> Path:
-        """The folder of the report, which differs for every command and stays the same for the same one."""
+        """The folder of the report: ``output``, or a folder that is named by the options."""
         return self.output or REPORTS / report_name(config_to_json(self), [*self.models, self.tasks])
 
 
 def seeds_of(text: str) -> list[int]:
-    """Return the seeds of ``--seeds``, each once; a word that is no seed is refused."""
+    """Return the seeds that the text of ``--seeds`` lists, each once.
+
+    Raises UserError: a word of the text is no whole number below 2**32, or there is no word.
+    """
     words = text.replace(",", " ").split()
     seeds = [int(word) for word in words if word.isascii() and word.isdigit()]
     if not seeds or len(seeds) < len(words) or max(seeds) >= 2**32:
@@ -101,9 +110,9 @@ def seeds_of(text: str) -> list[int]:
 
 
 def main(config: SentEvalConfig) -> int:
-    """Evaluate and write the report; return 2 if no task could be scored, else 0.
+    """Score the models, write the report, and return 2 if no task could be scored, else 0.
 
-    Its checks make it long: bad options are refused before torch is imported.
+    Options are checked before torch is imported, so that a mistake is told at once.
     """
     if not config.models:
         raise UserError("name at least one model")
@@ -125,24 +134,32 @@ def main(config: SentEvalConfig) -> int:
     if config.expand is not None:
         names = expand_models(names, config.expand)
     starts = names_before_training(names) if config.baselines else {}
-    baselines = list(filter(None, starts.values()))
+    baselines = [start for start in starts.values() if start]
     if config.baselines or not set(task_names).isdisjoint(tasks_in("structure")):
         baselines.insert(0, RANDOM_WORDS)
     tasks = read_tasks(task_names, data)
-    trees = EvaluationTrees(folder=config.trees, tasks=tasks.data, parsers=parsers)
-    locations = {"cache": config.cache, "device": config.device}
-    numbers = {"seed": config.random_seed, "project": config.project}
-    models = open_models([*names, *map(parse_names, baselines)], trees, **locations, **numbers)
+    models = open_models(
+        names + [parse_names(baseline) for baseline in baselines],
+        EvaluationTrees(folder=config.trees, tasks=tasks.data, parsers=parsers),
+        cache=config.cache,
+        device=config.device,
+        seed=config.random_seed,
+        project=config.project,
+    )
     refuse_others(folder, "models")
     with log_to(folder) as logger:
         write_json(folder / "config.json", config_to_json(config))
-        for model in (model for model, start in starts.items() if not start):
-            logger.warning("%s: left out before its first step: no tree cache of its training here", model)
+        for model, start in starts.items():
+            if not start:
+                logger.warning(
+                    "%s: left out before its first step: no tree cache of its training here", model
+                )
         protocol = get_protocol(config.protocol, nhid=config.nhid)
         # Reports in their default folders share finished tasks.
         score_models(models, tasks, seeds, ResultStore((config.output or REPORTS) / "parts", protocol))
         write_results(folder, models, protocol, config_to_json(config))
-    return 0 if any(model.results for model in models[: len(names)]) else 2
+    models_of_command = models[: len(names)]
+    return 0 if any(model.results for model in models_of_command) else 2
 
 
 cli = Command(

@@ -1,13 +1,14 @@
-"""Run a study: compute its cells, store the figures of each as it is finished, then write one report.
+"""Run a study: compute its cells, store the figures of each when it is finished, and write one report.
 
-A study is a configuration (with ``output``, and ``preset`` if it has presets) and a function that makes cells
-from it, each a method on a data set with a seed, and from their figures a page of tables::
+A cell is one result to compute, such as a method on a data set with a seed. A study has a configuration, with
+the option ``output`` and, if it has presets, ``preset``. Its function makes cells from the configuration, and
+a page of tables from their figures::
 
     def evaluate(config: FaqConfig, run: StudyRun) -> Page:
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
         return page(run.compute(cells))
 
-In ``__main__`` the command imports it late, so that ``--help`` is fast::
+The command in ``__main__`` imports that function only when it runs, so that ``--help`` is fast::
 
     def main(config: FaqConfig) -> int:
         from studies.faq.evaluate import evaluate
@@ -16,17 +17,17 @@ In ``__main__`` the command imports it late, so that ``--help`` is fast::
 
     cli = command(FaqConfig, main, "studies.faq", __doc__)
 
-The output folder gets ``log.txt``, the finished cells (below ``cells/`` or in folders of their own) and the
-report: ``report.html``, ``report.md``, ``report.tex`` (its tables), ``results.json``. Without ``--output``
-each choice of models and sets has a report in a folder of its own.
+The output folder gets ``log.txt``, the finished cells (below ``cells/`` or in folders of models) and the
+report: ``report.html``, ``report.md``, ``report.tex`` (the tables) and ``results.json``. Without ``--output``
+the report is in a folder below the default one, which is named by models and sets.
 
-Presets are in ``presets.toml`` beside the configuration, a table per preset::
+Presets are in ``presets.toml`` in the folder of the configuration, a table per preset::
 
     [paper]
-    base = "other"                                                              # a preset it starts from
-    needs = "SNLI (nlp.stanford.edu/projects/snli), PPDB 2.0 (paraphrase.org)"  # where its inputs are from
-    requires = ["nli", "ppdb"]                                                  # options that give them
-    [paper.options]                                                             # what differs from defaults
+    base = "other"                                                              # preset to start from
+    needs = "SNLI (nlp.stanford.edu/projects/snli), PPDB 2.0 (paraphrase.org)"  # where to get its inputs
+    requires = ["nli", "ppdb"]                                                  # options that name inputs
+    [paper.options]                                                             # options not at defaults
     backbone = "bert-base-uncased"
 """
 
@@ -63,13 +64,16 @@ class Cell:
     """One result to compute."""
 
     name: str
-    """Its name in the log, and in the report if it could not be computed."""
+    """Name in the log, and in the report if the cell could not be computed."""
     identity: Sequence[object]
-    """JSON values of everything that decides its figures, except the versions of the libraries."""
+    """JSON values of all that the figures depend on, except the versions of the libraries."""
     compute: Callable[[Path], Figures]
-    """Computes the figures; gets a folder for unfinished work, which stays after a kill."""
+    """Computes the figures; its argument is a folder for unfinished work, which stays after a kill."""
     folder: str = ""
-    """Folder below the output (or ``.``) of the model that ``compute`` writes; its figures are put there."""
+    """The folder below the output of the model that ``compute`` writes, ``.`` for the output itself.
+
+    The figures are stored there; empty if ``compute`` writes no model.
+    """
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class FinishedCell:
     """A digest of the cell's identity and of the versions of the libraries."""
     figures: Figures
     files: dict[str, Any]
-    """Size and digest of the weights that the cell wrote, by name below its folder."""
+    """Size and digest of each file of weights that the cell wrote, by path below its folder."""
 
 
 class StudyRun:
@@ -90,12 +94,12 @@ class StudyRun:
         self.output = output
         self.log = logging.getLogger(LOGGER).info
         self.left_out: dict[str, list[str]] = {}
-        """Names of what could not be computed, by reason."""
+        """Names of inputs and cells that were left out, by reason."""
         self.rows: list[Figures] = []
-        """The figures of every cell so far, with its name."""
+        """The name and the figures of every cell that was computed."""
 
     def attempt(self, name: str, function: Callable[[], Resource]) -> Resource | None:
-        """Call a function; if it raises a UserError, note the name as left out and return None."""
+        """Return what ``function`` returns; after a UserError note that ``name`` is left out, return None."""
         try:
             return function()
         except UserError as error:
@@ -104,14 +108,15 @@ class StudyRun:
             return None
 
     def open_all(self, openers: Mapping[Key, Callable[[], Resource]]) -> dict[Key, Resource]:
-        """Call every opener; one that raises a UserError is left out."""
+        """Return what every opener returns, by key, without those that raise a UserError."""
         resources = {key: self.attempt(str(key), opener) for key, opener in openers.items()}
         return {key: resource for key, resource in resources.items() if resource is not None}
 
     def compute(self, cells: Mapping[Key, Cell], *, stop_on_error: bool = False) -> dict[Key, Figures]:
-        """Compute every cell; one that raises a UserError is left out, and named in the report.
+        """Return the figures of every cell, by key.
 
-        With ``stop_on_error`` its error ends the study.
+        A cell that raises a UserError is left out and named in the report; with ``stop_on_error`` the error
+        ends the study.
         """
         figures_of_cells: dict[Key, Figures] = {}
         with progress(total=len(cells), unit="cell", description="cells") as bar:
@@ -125,7 +130,10 @@ class StudyRun:
         return figures_of_cells
 
     def _figures(self, cell: Cell) -> Figures:
-        """Read the figures of a finished cell, or compute and store them, with the hashes of its weights."""
+        """Return the figures of a cell: read them if it is finished, else compute and store them.
+
+        Raises UserError: the folder of the cell's model has a model of other options or libraries.
+        """
         from senteval_runner.evaluation import versions
         from senteval_runner.result_store import read_or_compute
 
@@ -148,12 +156,15 @@ class StudyRun:
         if finished.identity != identity:
             raise UserError(f"{folder}: made with other options or libraries; use another --output")
         files.check_files(file, finished.files, finished.files)
-        shutil.rmtree(work, ignore_errors=True)  # after the record, so that a kill loses nothing
+        shutil.rmtree(work, ignore_errors=True)  # only now, when the record of the cell is written
         return finished.figures
 
 
 def run_study(config: Any, study: Callable[[Any, StudyRun], Page]) -> int:
-    """Compute a study and write its report; return 0, or 2 if something was left out (a UserError if all)."""
+    """Compute a study and write its report; return 0, or 2 if something was left out.
+
+    Raises UserError: nothing could be computed.
+    """
     from senteval_runner.report.page import Section
     from senteval_runner.run import report_name
 
@@ -166,7 +177,7 @@ def run_study(config: Any, study: Callable[[Any, StudyRun], Page]) -> int:
         raise UserError("; ".join(reasons) or "nothing to compute: see --help")
     if reasons:
         page = replace(page, sections=[*page.sections, Section("Left out", reasons)])
-    if output == getattr(type(config), "output", None):  # by default, where reports of other models are
+    if output == getattr(type(config), "output", None):  # the default folder holds reports of other models
         options = ("sets", "models", "backbones", "encoders", "cross", "trees")
         inputs = [str(value) for option in options for value in getattr(config, option, ())]
         output /= report_name(config_to_json(config), inputs)
@@ -181,13 +192,13 @@ def run_study(config: Any, study: Callable[[Any, StudyRun], Page]) -> int:
 
 
 def check_inputs(config: Any) -> None:
-    """Refuse a study if no model or no data set of it can be read, before anything heavy is imported.
+    """Check the inputs of a study before torch is imported.
 
-    Raises UserError: options that the preset requires are missing; none of the models, or none of the files
-    of an option, is there.
+    Raises UserError: an option that the preset requires is missing; or none of the models, or none of the
+    files of an option, exists.
     """
     if preset := getattr(config, "preset", None):
-        table = _preset_tables(type(config)).get(preset, {})  # or a preset of multiview.train
+        table = _preset_tables(type(config)).get(preset, {})  # presets of multiview.train have no table here
         missing = [name for name in table.get("requires", ()) if not getattr(config, name)]
         if missing:
             options = ", ".join("--" + name.replace("_", "-") for name in missing)
@@ -227,7 +238,10 @@ def command(config: type[Any], study: Callable[[Any], int], module: str, docstri
 
 
 def read_presets(config: type[Any]) -> dict[str, dict[str, Any]]:
-    """Read the options of each preset, ``preset`` itself among them, in the types of ``config``'s fields."""
+    """Return the options of each preset, in the types of the fields of ``config``.
+
+    The option ``preset`` is among them.
+    """
     from pydantic import TypeAdapter
 
     types = get_type_hints(config, include_extras=True)
@@ -242,18 +256,21 @@ def read_presets(config: type[Any]) -> dict[str, dict[str, Any]]:
 
 
 def _preset_tables(config: type[Any]) -> dict[str, dict[str, Any]]:
+    """Return the tables of ``presets.toml``, by preset."""
     file = Path(inspect.getfile(config)).with_name("presets.toml")
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def read_published(file: Path) -> dict[str, dict[str, float]]:
-    """Read a paper's figures from a CSV file: by the row's name, in the first column, then by column."""
+    """Return the figures of a paper by row and column, from a CSV file with the names of rows first."""
+    rows = {}
     with file.open(encoding="utf-8", newline="") as stream:
-        (_, *columns), *rows = csv.reader(stream)
-    return {
-        name: {column: float(cell) for column, cell in zip(columns, cells, strict=True) if cell}
-        for name, *cells in rows
-    }
+        lines = csv.reader(stream)
+        _, *columns = next(lines)
+        for name, *cells in lines:
+            cells_by_column = zip(columns, cells, strict=True)
+            rows[name] = {column: float(cell) for column, cell in cells_by_column if cell}
+    return rows
 
 
 def score_table(
@@ -263,17 +280,23 @@ def score_table(
     paper_rows: Mapping[Any, Mapping[str, TableCell]],
     **options: Any,
 ) -> Table:
-    """Make a table of scores, with the paper's rows quoted below ours.
+    """Return a table of scores, with the paper's rows quoted below ours.
 
-    A row's key is its name, or a tuple with a name for each of the ``labels``. Its cells are found by the
-    names of the ``columns``; those that it lacks are empty. ``options`` are those of a Table.
+    Args:
+        labels: titles of the columns on the left that name a row.
+        columns: the other columns.
+        rows: cells by row and column. A row's key is its name, or a tuple with a name for each label. A cell
+            that is missing stays empty.
+        paper_rows: the same for the paper's rows.
+        options: further fields of the table.
     """
     from senteval_runner.report.page import Table
 
     def lines(rows_by_name: Mapping[Any, Mapping[str, TableCell]]) -> list[list[TableCell]]:
-        return [
-            [*(name if isinstance(name, tuple) else [name]), *(row.get(column.name) for column in columns)]
-            for name, row in rows_by_name.items()
-        ]
+        lines_of_table = []
+        for name, row in rows_by_name.items():
+            names = name if isinstance(name, tuple) else (name,)
+            lines_of_table.append([*names, *(row.get(column.name) for column in columns)])
+        return lines_of_table
 
     return Table([*labels, *columns], lines(rows), quoted_rows=lines(paper_rows), **options)

@@ -1,17 +1,18 @@
-r"""List every text whose vector an evaluation asks for, one a line, each once.
+r"""List every text that an evaluation encodes, one a line, each once.
 
     python -m studies.sentences sentences.txt --tasks all,SNLI --data SENTEVAL
     python -m studies.sentences sentences.txt --tasks STS,STSBenchmark,SICKRelatedness --data SENTEVAL \
         --words WORDS --phrases ppdb-2.0-s-phrasal.gz --held-out 0.03 --semeval2013 FOLDER
     python -m studies.sentences sentences.txt --questions builtin
 
-Another program (Universal Sentence Encoder, InferSent, GenSen, SkipThought) encodes the lines. Its vectors
-are an encoder of every command here::
+The list is for encoders of other programs, such as Universal Sentence Encoder, InferSent, GenSen and
+SkipThought. Store the vectors of the lines, and give the file in place of an encoder to the commands here::
 
     lines = open("sentences.txt", encoding="utf-8", newline="\n").read().split("\n")[:-1]
     numpy.savez("use.npz", sentences=lines, vectors=vectors)
 
-Tasks that are not there are named; the rest is written, and the exit code is 2.
+If the files of a task are missing, the task is named, the texts of the others are written, and the exit code
+is 2.
 """
 
 import sys
@@ -52,7 +53,7 @@ class SentencesConfig:
 
 
 def texts(config: SentencesConfig) -> Iterator[str]:
-    """Read every text of the sets that the options name, except those of ``tasks``."""
+    """Yield every text of the sets that the options name, except those of ``tasks``."""
     from corpora.ranking.sets import read_set
     from studies.analogies.questions import questions_file, read_questions
     from studies.faq.evaluate import read_faq
@@ -73,7 +74,10 @@ def texts(config: SentencesConfig) -> Iterator[str]:
 
 
 def main(config: SentencesConfig) -> int:
-    """Write the distinct texts, one at least, tokens joined by a space; return 2 if a task is not there."""
+    """Write the distinct texts, with tokens joined by a space; return 2 if a task is missing, else 0.
+
+    Raises UserError: there is no text.
+    """
     from corpora.senteval.files import read_task
     from corpora.senteval.tasks import data_folder, expand_tasks
     from multiview.names.store import text_of
@@ -83,11 +87,11 @@ def main(config: SentencesConfig) -> int:
     for name in expand_tasks(config.tasks) if config.tasks else ():
         try:
             task = read_task(name, data_folder(config.data))
-            distinct |= dict.fromkeys(
-                text_of(tokens) for split in task.splits.values() for tokens in split.sentences()
-            )
         except UserError as error:
             missing.append(f"left out: {name}: {error}")
+            continue
+        for split in task.splits.values():
+            distinct |= dict.fromkeys(map(text_of, split.sentences()))
     distinct |= dict.fromkeys(text_of(text.split()) for text in texts(config))
     if not distinct:
         options = "--tasks, --questions, --words, --phrases, --semeval2013, --sets or --faqs"

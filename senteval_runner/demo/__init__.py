@@ -1,1 +1,1 @@
-"""The whole pipeline on text that every machine has: ``make demo``."""
+"""The whole pipeline on the books in the package: ``make demo``."""

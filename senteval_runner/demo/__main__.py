@@ -2,11 +2,16 @@
 
     python -m senteval_runner.demo
 
-It runs four commands of the project as a user would type them, and prints each before it runs: parse 28,000
-sentences of books (``corpora.books``), go on with them from the encoder in the package, train new views on
-them from nothing, and score both on other books, beside that encoder, the average of its words and random
-words. It writes trees, model, scores and a self-contained ``report.html`` under
-``runs/demo/``. A finished step is not repeated; a stopped demo continues where it was.
+It runs four commands of the project as a user would type them, and prints each before it runs:
+
+1. parse 28,000 sentences of books (``corpora.books``);
+2. train the builtin encoder further on them;
+3. train new views on them from random weights;
+4. score both models on other books, and to compare with the builtin encoder, the average of the new model's
+   words, and random words.
+
+It writes trees, models, scores and a self-contained ``report.html`` to ``runs/demo/``. A finished step is not
+repeated, so a stopped demo continues where it was.
 """
 
 import sys
@@ -20,7 +25,7 @@ from runtime.files import read_json, write_json, write_text
 
 SECONDS_FILE = "seconds.json"
 SENTENCE = "The lawyer praised the doctor who had written to her."
-"""A sentence whose trees are shown while one waits for those of the books."""
+"""The sentence whose trees are printed before the first step."""
 
 
 @configuration
@@ -32,7 +37,15 @@ class DemoConfig:
 
 
 def commands(trees: Path, model: Path, new_model: Path, scores: Path, vectors: Path) -> dict[str, list[str]]:
-    """Return the words of each step's command after ``python -m``, by the step's title."""
+    """Return the module and the arguments of the command of each step, by the title of the step.
+
+    Args:
+        trees: folder of the parsed books.
+        model: folder of the model that is trained further from builtin.
+        new_model: folder of the model that is trained from random weights.
+        scores: folder of the scores.
+        vectors: folder of the embeddings that are scored.
+    """
     parse = ["parsing.run", "books", "--output", trees]
     train = ["multiview.train", "--trees", trees, "--output", model.parent, "--name"]
     recipe = "--start none --views dep,const --objective.score cosine --loop.epochs 4"
@@ -51,8 +64,8 @@ def commands(trees: Path, model: Path, new_model: Path, scores: Path, vectors: P
 def run_step(title: str, module: str, *arguments: str) -> float:
     """Run ``python -m MODULE ARGUMENTS`` in this process, and return how many seconds it took.
 
-    Raises SystemExit: the step was stopped by Ctrl-C, and has said so; UserError: it refused its input, and
-    has said why; RuntimeError: it failed.
+    Raises SystemExit: the command was stopped by Ctrl-C; UserError: it refused its input; RuntimeError: it
+    failed. In each case the command has printed the reason.
     """
     command = f"python -m {module} {' '.join(arguments)}"
     print(f"\n== {title}\n$ {command}", flush=True)
@@ -68,20 +81,21 @@ def run_step(title: str, module: str, *arguments: str) -> float:
 
 
 def main(config: DemoConfig) -> None:
-    """Parse, train, score, report."""
+    """Run all steps, write the report, and print where everything is."""
     output = config.output
-    trees, scores = output / "trees/books", output / "scores"
-    models = output / "models/books", output / "models/books-new"
+    trees, scores, vectors = output / "trees/books", output / "scores", output / "vectors"
+    model, new_model = output / "models/books", output / "models/books-new"
     seconds_file = output / SECONDS_FILE
     seconds = read_json(seconds_file) if seconds_file.exists() else {}
     if not seconds:
         from parsing.text_parser import load
 
         print(f"== A sentence and both of its trees\n{load()(SENTENCE)}", flush=True)
-    steps = commands(trees, *models, scores, output / "vectors")
+    steps = commands(trees, model, new_model, scores, vectors)
     for number, (title, words) in enumerate(steps.items(), start=1):
         seconds_now = run_step(f"{number}/{len(steps) + 1} {title}", *words)
-        seconds[title] = max(seconds_now, seconds.get(title, 0.0))  # a second run finds the step finished
+        # In a second run of the demo the step is finished, and takes no time.
+        seconds[title] = max(seconds_now, seconds.get(title, 0.0))
         write_json(seconds_file, seconds)
     print(f"\n== {len(steps) + 1}/{len(steps) + 1} write the report", flush=True)
     from senteval_runner.demo.page import demo_page
@@ -90,9 +104,9 @@ def main(config: DemoConfig) -> None:
         (title, f"{seconds[title]:.0f}", f"python -m {' '.join(words)}") for title, words in steps.items()
     ]
     report = output / "report.html"
-    write_text(report, demo_page(trees, *models, scores, output / "vectors", times).html())
+    write_text(report, demo_page(trees, model, new_model, scores, vectors, times).html())
     print("seconds: " + ", ".join(f"{title} {value}" for title, value, _ in times))
-    print(f"trees    {trees}\nmodel    {models[0]}\nscores   {scores / 'report.html'}")
+    print(f"trees    {trees}\nmodel    {model}\nscores   {scores / 'report.html'}")
     print(f"report   {report}   <- open this in a browser")
 
 

@@ -30,9 +30,9 @@ from senteval_runner.result_store import stored_results
 
 TEXTS: dict[str, str] = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 DRAWING_COUNT, DRAWING_TOKENS = 2, range(7, 11)
-"""How many sentences are drawn, and of how many words: they fit on a telephone's screen."""
+"""How many sentences are drawn, and how many tokens they have, so that they fit on a telephone's screen."""
 PLOT_WIDTH = 5.5
-"""Inches of a plot: two stand side by side, and one can be read on a telephone."""
+"""Inches of a plot, so that two are side by side on a page, and one can be read on a telephone."""
 QUERY_COUNT = 5
 """Number of sentences whose nearest sentences are shown."""
 EXAMPLES = (
@@ -40,9 +40,10 @@ EXAMPLES = (
     "The doctor was praised by the lawyer.",
     "The doctor praised the lawyer.",
 )
-"""A sentence, a paraphrase of it, and the same words with another meaning."""
+"""A sentence, its passive, and a sentence of the same words with another meaning."""
 PAIRS = (
-    *zip(EXAMPLES[:1] * 2, EXAMPLES[1:], strict=True),
+    (EXAMPLES[0], EXAMPLES[1]),
+    (EXAMPLES[0], EXAMPLES[2]),
     ("How do I enable 2FA?", "How do I disable 2FA?"),
     ("The film is good.", "The film is not bad."),
 )
@@ -55,7 +56,7 @@ CURVES = {
     "recall@1": "by cosine of the meaning",
     "recall@1/words": "by cosine, mean of the words",
 }
-"""Titles of the curves, by their names in the log."""
+"""Titles of the curves, by the name of their values in the log of training."""
 
 
 def demo_page(
@@ -66,7 +67,16 @@ def demo_page(
     vectors: Path,
     times: Sequence[tuple[str, str, str]],
 ) -> Page:
-    """Make the page from the files of the commands, and the title, seconds and command of each step."""
+    """Return the page, made from the files that the commands have written.
+
+    Args:
+        trees: folder of the parsed books.
+        model: folder of the model that was trained further from builtin.
+        new_model: folder of the model that was trained from random weights.
+        scores: folder of the scores.
+        vectors: folder of the embeddings that were scored.
+        times: title, seconds and command of each step.
+    """
     report = read_json(scores / "results.json")
     names = {str(model): TRAINED, str(new_model): NEW, BUILTIN: BUILTIN}
     names |= {f"bag:{new_model}": WORDS, "bag:random": RANDOM}
@@ -97,28 +107,36 @@ def demo_page(
 
 
 def _hits(result: TaskResult) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return for each item 100 if it is right, else 0, [N], and its group, [N]; groups are independent.
+    """Return for each item 100 if it was answered right, else 0, [N], and the number of its group, [N].
 
-    Sentences of a book and fillings of a frame are groups; each sentence of Authors is a group of its own.
+    Items of different groups are independent. The groups of Neighbours are books, those of Binding frames;
+    in Authors each sentence is a group.
     """
-    hits_N = 100.0 * np.concatenate([np.equal(result.gold[s], result.predictions[s]) for s in result.gold])
+    is_right = [np.equal(gold, result.predictions[split]) for split, gold in result.gold.items()]
+    hits_N = 100.0 * np.concatenate(is_right)
     scorer = TASKS[result.task].scorer
     if scorer == "neighbours":
-        return hits_N, np.repeat(np.arange(len(result.gold)), [len(book) for book in result.gold.values()])
+        return hits_N, np.repeat(np.arange(len(is_right)), list(map(len, is_right)))
     return hits_N, np.arange(len(hits_N)) // (FILLINGS if scorer == "binding" else 1)
 
 
 def _scores(
     tasks: Sequence[str], results: Mapping[str, Mapping[str, TaskResult]]
 ) -> Iterator[Table | Figure | str]:
-    """Yield bars and tables of every model's scores by task, and how far the trained model is ahead."""
-    hits = {
-        (name, task): _hits(result) for name, by_task in results.items() for task, result in by_task.items()
-    }
-    scores = {key: Score.over_groups(*groups) for key, groups in hits.items()}
+    """Yield bars and tables of the scores of every model, and of the differences to the trained model.
+
+    ``results`` are by name of the model (:data:`ROWS`) and task.
+    """
+    hits = {}
+    scores = {}
+    for name, results_of_model in results.items():
+        for task, result in results_of_model.items():
+            hits_N, group_N = _hits(result)
+            hits[name, task] = hits_N, group_N
+            scores[name, task] = Score.over_groups(hits_N, group_N)
     yield TEXTS["tasks"]
     yield TEXTS["before_training"]
-    for task in tasks:  # each at a scale of its own, on which its bars can be told apart
+    for task in tasks:  # each plot has a scale of its own, so that its bars can be told apart
         caption = f"{task}, per cent right, with 95 % intervals"
         yield plots.bars(list(results), [task], scores, caption=caption, inches=PLOT_WIDTH)
     rows: list[list[TableCell]] = [[name, *(scores.get((name, task)) for task in tasks)] for name in results]
@@ -136,7 +154,11 @@ def _scores(
 
 
 def _conclusion(leads: Mapping[str, Score]) -> str:
-    """Say in which tasks training gained beyond the intervals or, if in none, what helps instead."""
+    """Return the sentence that names the tasks in which training gained more than the interval.
+
+    ``leads`` are the differences of the trained model to builtin by task. If there is no such task, the text
+    says what to do in place of training.
+    """
     tasks = [task for task, score in leads.items() if score.interval and score.interval[0] > 0]
     if tasks:
         return f"Training is ahead of builtin, its start, beyond the intervals, in {', '.join(tasks)}."
@@ -144,47 +166,50 @@ def _conclusion(leads: Mapping[str, Score]) -> str:
 
 
 def _training(model: Path) -> Iterator[Figure | Table]:
-    """Yield curves over the steps, which begin with builtin, and the verdict of the model's card."""
+    """Yield curves of loss and recall over the steps of training, and the verdict of the model's card."""
     rows = [row for row in read_log(model / "log.jsonl") if row["kind"] == "evaluation"]
     loss = {"validation loss": [(row["step"], row["loss"]) for row in rows]}
     caption = "Validation loss; step 0 is builtin"
     yield plots.curves(loss, y_label="loss per sentence", caption=caption, inches=PLOT_WIDTH)
-    shares = {
-        title: [(row["step"], 100 * row[name]) for row in rows if name in row]
-        for name, title in CURVES.items()
-    }
+    recalls = {}
+    for name, title in CURVES.items():
+        recalls[title] = [(row["step"], 100 * row[name]) for row in rows if name in row]
     caption = "Neighbours found on the validation set, per cent; step 0 is builtin"
-    yield plots.curves(shares, y_label="per cent", caption=caption, inches=PLOT_WIDTH)
+    yield plots.curves(recalls, y_label="per cent", caption=caption, inches=PLOT_WIDTH)
     card = (model / "README.md").read_text(encoding="utf-8")
     lines = re.findall("^- (gained|neighbours|beside|kept|no gain|next): (.*)", card, re.MULTILINE)
     yield Table(["", "verdict, also in the model's card"], lines)
 
 
 def _drawn_trees(folder: Path) -> Iterator[Figure]:
-    """Yield both trees of the first sentence that can be drawn, in each of the first books with one."""
+    """Yield both trees of a few sentences: of the first one in each book that can be drawn."""
     cache = TreeCache.open(folder)
-    sentences = (
-        next(filter(_can_be_drawn, cached_sentences(cache, first, stop)), None)
-        for first, stop in itertools.pairwise(map(int, cache.documents()))
-    )
-    for sentence in itertools.islice(filter(None, sentences), DRAWING_COUNT):
+    drawing_count = 0
+    for first, stop in itertools.pairwise(map(int, cache.documents())):
+        sentence = next(filter(_can_be_drawn, cached_sentences(cache, first, stop)), None)
+        if sentence is None:
+            continue
         assert sentence.heads and sentence.relations and sentence.tags and sentence.spans is not None
         arcs = dependency_svg(sentence.words, sentence.heads, sentence.relations, sentence.tags)
         yield Figure(arcs, " ".join(sentence.words))
         yield Figure(constituency_svg(sentence.words, sentence.tags, sentence.spans))
+        drawing_count += 1
+        if drawing_count == DRAWING_COUNT:
+            return
 
 
 def _can_be_drawn(sentence: ParsedSentence) -> bool:
-    """Tell whether a sentence is short, is not damaged, and has plain words and a full stop."""
+    """Return whether a sentence is short, was parsed, and consists of plain words and a full stop."""
     *words, last_word = sentence.words
     has_plain_words = last_word == "." and all(word.isalpha() for word in words)
     return has_plain_words and not sentence.flags and len(sentence.words) in DRAWING_TOKENS
 
 
 def _nearest(specs: Mapping[str, str], trees: Path, cache: Path) -> Table:
-    """Return the nearest sentences of five sentences of held-out books, before and after training.
+    """Return the table of the nearest sentences of five held-out sentences, before and after training.
 
-    Vectors are those that scoring has left in ``cache``, with each dimension scaled to unit variance.
+    ``specs`` are the names of the models, by ``before`` and ``after``. Scoring has stored their embeddings in
+    ``cache``. Each dimension is centred and scaled to unit variance, as in the task Neighbours.
     """
     task = read_task("Neighbours", trees)
     texts = [text for book in books("heldout") for text in book.sentences]
@@ -206,7 +231,7 @@ def _nearest(specs: Mapping[str, str], trees: Path, cache: Path) -> Table:
 
 
 def _judged(builtin: MultiViewEncoder) -> Table:
-    """Return the judge's probabilities of pairs, with its reasons."""
+    """Return the table of the judge's probabilities for :data:`PAIRS`, with its reasons."""
     judgements = Judge.load(source=builtin).pairs(PAIRS)
     rows: list[list[TableCell]] = [
         [*pair, judgement.probability, "; ".join(map(str, judgement.reasons))]
@@ -217,7 +242,7 @@ def _judged(builtin: MultiViewEncoder) -> Table:
 
 
 def _cosines_of_examples(trained: MultiViewEncoder, builtin: MultiViewEncoder) -> Table:
-    """Return the cosines of a sentence with its passive, and with the same words exchanged."""
+    """Return the table of cosines of a sentence with its passive, and with its words exchanged."""
     encoders = {
         TRAINED: trained.with_options(structure=0),
         "builtin without structure": builtin.with_options(structure=0),
@@ -225,7 +250,11 @@ def _cosines_of_examples(trained: MultiViewEncoder, builtin: MultiViewEncoder) -
     }
     rows: list[list[TableCell]] = []
     for name, encoder in encoders.items():
-        vectors = unit_rows(encoder.encode(EXAMPLES, show_progress_bar=False))
-        rows.append([name, *(float(vectors[0] @ vectors[n]) for n in (1, 2))])
-    columns = [f"“{EXAMPLES[1]}” (means the same)", f"“{EXAMPLES[2]}” (does not)"]
-    return Table(["cosine with “" + EXAMPLES[0] + "”", *(Column(text, digits=3) for text in columns)], rows)
+        sentence, passive, exchanged = unit_rows(encoder.encode(EXAMPLES, show_progress_bar=False))
+        rows.append([name, float(sentence @ passive), float(sentence @ exchanged)])
+    columns = (
+        f"cosine with “{EXAMPLES[0]}”",
+        Column(f"“{EXAMPLES[1]}” (means the same)", digits=3),
+        Column(f"“{EXAMPLES[2]}” (does not)", digits=3),
+    )
+    return Table(columns, rows)

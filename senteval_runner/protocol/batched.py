@@ -1,15 +1,16 @@
-"""Train all folds and regularisers of a task at once, each as if it were trained alone.
+"""Train the classifiers of all folds and regularisers of a task at once, with the results of single training.
 
-Training one tiny model at a time spends nearly all its time on the overhead of each step. Every fit starts
-from the same seed, so fits with equally many rows share initial weights and permutations; they differ only in
-rows and L2. :func:`train_fits` groups them, trains a group with one product per step and gradients by hand,
-stops each model by its own development accuracy and drops finished models.
+If one tiny classifier is trained at a time, nearly all the time is spent on the overhead of each step. Every
+training starts from the same seed, so those with equally many rows have the same initial weights and the same
+permutations, and differ only in their rows and L2. :func:`train_fits` trains such a group together: a step is
+one matrix product with gradients that are written out here, each classifier is stopped by its own development
+accuracy, and finished classifiers leave the group.
 
-Shapes: F folds, R regularisers, B rows of a batch, D features with the constant one as the last (its weight
-is the bias), H hidden units, C classes. A head's parameters are float32 [F, R, k, in], so that a fold's rows
-are gathered once for all its regularisers and one batched product serves them. Weights are laid out like
-``nn.Linear``'s and activations are [k, B], because [R*k, D] @ [D, B] runs faster than its transposes, and a
-softmax along k much faster than along a last dimension of 2.
+Shapes: F folds, R regularisers, B rows of a batch, D features of which the last is one (its weight is the
+bias), H hidden units, C classes, k outputs of a layer. The parameters of a layer are float32 [F, R, k, in],
+so that the rows of a fold are gathered once for all its regularisers, and one batched product serves them.
+Weights are laid out as in ``nn.Linear``. Activations are [k, B], because [R*k, D] @ [D, B] runs faster than
+its transposes, and a softmax along k runs much faster than one along a last dimension of 2.
 """
 
 import itertools
@@ -32,87 +33,106 @@ from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.features import Float, Int
 
 GROUP_BYTES = 2 << 20
-"""Largest batches that one step gathers: larger ones leave the cache before the second product."""
+"""Bytes of the rows that one step gathers for all folds, at most.
+
+More rows would leave the processor's cache before the second product reads them.
+"""
 MIN_ONEDNN_WEIGHTS = 16_384
-"""Weights per fold from which oneDNN's product is faster, where oneDNN is the faster library."""
+"""Number of weights per fold from which the product of oneDNN is used, on processors where it is faster."""
 
 
 def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
-    """Return a @ b for each fold, [F, K, N]; the number of ``weights`` per fold decides on the library."""
+    """Return the matrix product a @ b of each fold, [F, K, N].
+
+    ``weights`` is the number of weights per fold; it decides which library computes the product.
+    """
     products = Products.of(a_FKM)
     if a_FKM.shape[1] < 4 or weights < MIN_ONEDNN_WEIGHTS or not products.onednn:
         return torch.bmm(a_FKM, b_FMN)
-    folds = list(map(products.product, a_FKM, b_FMN))
-    return folds[0][None] if len(folds) == 1 else torch.stack(folds)
+    products_KN = list(map(products.product, a_FKM, b_FMN))
+    return products_KN[0][None] if len(products_KN) == 1 else torch.stack(products_KN)
 
 
 def _linear(x_FBD: Tensor, w_FRkD: Tensor) -> Tensor:
-    """Return the linear maps of a fold's rows for all regularisers, in one product: [F, R, k, B]."""
+    """Return the outputs of a layer without biases for all regularisers, in one product: [F, R, k, B]."""
     F, R, k, D = w_FRkD.shape
     return fold_products(w_FRkD.view(F, R * k, D), x_FBD.transpose(1, 2), R * k * D).view(F, R, k, -1)
 
 
 def _weight_gradient(delta_FRkB: Tensor, x_FBD: Tensor) -> Tensor:
-    """Return the gradient of :func:`_linear` with respect to its weights: [F, R, k, D]."""
+    """Return the gradient of the weights of :func:`_linear`, [F, R, k, D], from that of its outputs."""
     F, R, k, B = delta_FRkB.shape
     return fold_products(delta_FRkB.view(F, R * k, B), x_FBD, R * k * x_FBD.shape[2]).view(F, R, k, -1)
 
 
-# A head is ``Linear(d, C)``, or with hidden units ``Linear(d, H), Sigmoid, Linear(H, C)``. Its parameters are
-# ``[W [F, R, C, D]]`` or ``[W1 [F, R, H, D], W2 [F, R, C, H + 1]]``, biases as last columns.
+# A classifier is ``Linear(d, C)``, or with hidden units ``Linear(d, H), Sigmoid, Linear(H, C)``. The lists of
+# parameters below are ``[W [F, R, C, D]]`` or ``[W1 [F, R, H, D], W2 [F, R, C, H + 1]]``; the last column of
+# each is the bias.
 
 
 def initial_head(*sizes: int) -> list[Tensor]:
-    """Draw the parameters [k, in] of one classifier from torch's generator, as ``nn.Linear`` draws them.
+    """Draw the parameters of one classifier, [k, in + 1] of each layer, as ``nn.Linear`` draws them.
 
-    ``sizes`` are those of the input, of the hidden layer if there is one, and of the output.
+    ``sizes`` are the sizes of the input, of the hidden layer if there is one, and of the output. The numbers
+    come from torch's global generator.
     """
     layers = [nn.Linear(dim, out) for dim, out in itertools.pairwise(sizes)]
     return [torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1) for layer in layers]
 
 
 def logits(x_FBD: Tensor, params: Sequence[Tensor]) -> Tensor:
-    """Return the scores of classes, [F, R, C, B]."""
+    """Return the logits of every classifier for the rows of its fold, [F, R, C, B]."""
     z_FRkB = _linear(x_FBD, params[0])
     return z_FRkB if len(params) == 1 else _output(torch.sigmoid(z_FRkB), params[1])
 
 
 def _output(s_FRHB: Tensor, w_FRCh: Tensor) -> Tensor:
-    """Return W2 s + b2, [F, R, C, B]."""
+    """Return the output W2 s + b2 of the second layer, [F, R, C, B]."""
     return w_FRCh[..., :-1] @ s_FRHB + w_FRCh[..., -1:]
 
 
 def gradients(x_FBD: Tensor, y_FCB: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
-    """Return the gradient of every classifier's own mean cross-entropy, in the parameters' shapes.
+    """Return the gradient of the mean cross-entropy of every classifier, in the shapes of its parameters.
 
-    δ2 = (softmax - y)/B; dW2 = δ2 sᵀ; δ1 = (W2ᵀ δ2) ∘ s(1-s); dW1 = δ1 x. Without hidden units δ2 is δ1.
+    With hidden units s = sigmoid(W1 x): δ2 = (softmax(W2 s) - y)/B; dW2 = δ2 sᵀ; δ1 = (W2ᵀ δ2) ∘ s(1-s);
+    dW1 = δ1 x. Without hidden units δ1 = (softmax(W x) - y)/B and dW = δ1 x.
     """
+    has_hidden = len(params) > 1
     z_FRkB = _linear(x_FBD, params[0])
-    s_FRHB = z_FRkB.sigmoid_() if len(params) > 1 else z_FRkB
-    delta = torch.softmax(_output(s_FRHB, params[1]) if len(params) > 1 else z_FRkB, dim=2)
-    delta = delta.sub_(y_FCB[:, None]).mul_(1.0 / delta.shape[3])
-    if len(params) == 1:
-        return [_weight_gradient(delta, x_FBD)]
-    grad2 = torch.cat([delta @ s_FRHB.transpose(2, 3), delta.sum(dim=3, keepdim=True)], dim=-1)
-    delta1 = params[1][..., :-1].transpose(2, 3) @ delta
-    return [_weight_gradient(torch.ops.aten.sigmoid_backward(delta1, s_FRHB), x_FBD), grad2]
+    if has_hidden:
+        s_FRHB = z_FRkB.sigmoid_()
+        z_FRkB = _output(s_FRHB, params[1])
+    delta_FRCB = torch.softmax(z_FRkB, dim=2)
+    delta_FRCB = delta_FRCB.sub_(y_FCB[:, None]).mul_(1.0 / delta_FRCB.shape[3])
+    if not has_hidden:
+        return [_weight_gradient(delta_FRCB, x_FBD)]
+    bias_gradient = delta_FRCB.sum(dim=3, keepdim=True)
+    w2_gradient = torch.cat([delta_FRCB @ s_FRHB.transpose(2, 3), bias_gradient], dim=-1)
+    s_gradient = params[1][..., :-1].transpose(2, 3) @ delta_FRCB
+    delta1_FRHB = torch.ops.aten.sigmoid_backward(s_gradient, s_FRHB)
+    return [_weight_gradient(delta1_FRHB, x_FBD), w2_gradient]
 
 
 def flat(tensor: Tensor) -> Float:
-    """Return a numpy view [F * R, rest] of a contiguous tensor [F, R, ...]."""
+    """Return a numpy view of a contiguous tensor [F, R, ...], [F * R, numbers of one classifier]."""
     array: Float = tensor.numpy().reshape(tensor.shape[0] * tensor.shape[1], -1)
     return array
 
 
-# At these sizes separate torch operations cost more than the products do, so each optimiser is one compiled
-# pass over flat arrays [models, k]. L2 is coupled (added to the gradient), with a weight per classifier.
+# At these sizes an optimiser made of torch operations takes longer than the products do. Each optimiser is
+# therefore one compiled loop over flat arrays [F * R, k]: parameters ``w``, gradients ``g``, running means of
+# the gradients (``m``) and of their squares (``v``). The L2 term is added to the gradient, with a weight of
+# its own for each classifier in ``l2`` [F * R].
 
 
 @partial(compiled, fastmath={"contract"})
 def _adam(
     w: Float, g: Float, m: Float, v: Float, l2: Float, step: int, lr: float, b1: float, b2: float, eps: float
 ) -> None:
-    """Take a step of Adam: m = β1 m + (1-β1) g; v = β2 v + (1-β2) g²; w -= lr/(1-β1ᵗ) m/(√v/√(1-β2ᵗ) + ε)."""
+    """Change w, m and v by a step of Adam.
+
+    m = β1 m + (1-β1) g; v = β2 v + (1-β2) g²; w -= lr/(1-β1ᵗ) m/(√v/√(1-β2ᵗ) + ε), where t is ``step``.
+    """
     size = np.float32(lr / (1.0 - b1**step))
     root = np.float32(np.sqrt(1.0 - b2**step))
     c1, c2, e = np.float32(1.0 - b1), np.float32(1.0 - b2), np.float32(eps)
@@ -128,7 +148,7 @@ def _adam(
 
 @partial(compiled, fastmath={"contract"})
 def _rmsprop(w: Float, g: Float, v: Float, l2: Float, lr: float, alpha: float, eps: float) -> None:
-    """Take a step of RMSprop: v = α v + (1-α) g²; w -= lr g / (√v + ε)."""
+    """Change w and v by a step of RMSprop: v = α v + (1-α) g²; w -= lr g / (√v + ε)."""
     a, c, e, size = np.float32(alpha), np.float32(1.0 - alpha), np.float32(eps), np.float32(lr)
     for i in range(w.shape[0]):
         decay = l2[i]
@@ -139,11 +159,15 @@ def _rmsprop(w: Float, g: Float, v: Float, l2: Float, lr: float, alpha: float, e
 
 
 def update(optimiser: str, w: Float, grad: Float, state: Sequence[Float], l2: Float, step: int) -> None:
-    """Take one step of ``torch.optim``'s Adam or RMSprop with their defaults (learning rates 1e-3 and 1e-2).
+    """Take one step of ``torch.optim``'s Adam or RMSprop with their default options.
 
-    ``w`` is one parameter of all models, [models, k] float32 (see :func:`flat`), changed in place, as are the
-    two arrays of ``state`` of this shape (RMSprop leaves the second). The gradient has it too, and lacks the
-    L2 term; its weight is by model. Steps are counted from 1.
+    Args:
+        optimiser: ``adam`` (learning rate 1e-3) or ``rmsprop`` (1e-2).
+        w: one parameter of all classifiers, float32 [F * R, k] (see :func:`flat`); changed in place.
+        grad: the gradient of ``w``, without the L2 term.
+        state: two arrays of the optimiser in the shape of ``w``, changed in place; RMSprop uses the first.
+        l2: the weight of the L2 term of each classifier, [F * R].
+        step: the number of the step, from 1.
     """
     if optimiser == "adam":
         _adam(w, grad, state[0], state[1], l2, step, 1e-3, 0.9, 0.999, 1e-8)
@@ -153,26 +177,29 @@ def update(optimiser: str, w: Float, grad: Float, state: Sequence[Float], l2: Fl
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """One training of a model for each regulariser, on the same rows."""
+    """Rows on which one model per regulariser is trained."""
 
     train: Int
-    """Rows of the design matrix to train on, in the order that permutations index."""
+    """Rows of the design matrix to train on; permutations index into this array."""
     dev: Int
     """Rows whose score decides when to stop, and which weights to keep."""
     l2: tuple[float, ...]
-    """Weight decay of each model."""
+    """Weight of the L2 term of each model."""
     split_length: int = 0
-    """Length of the permutation drawn before those of the epochs (for the 5 % split); 0 draws none."""
+    """Length of a permutation that is drawn before those of the epochs; 0 if none is.
+
+    :func:`split_fit` drew it to set 5 % of the rows apart, and the original draws both from one generator.
+    """
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """Result of one :class:`Fit`, by regulariser."""
+    """The models of one :class:`Fit`."""
 
     score: list[float]
-    """Best development score; of classes the accuracy in [0, 1]."""
+    """The best development score of each model; for classifiers the accuracy in [0, 1]."""
     weights: list[list[Tensor]]
-    """Best parameters [k, in] of each model; empty without ``keep_weights``."""
+    """The parameters [k, in] of each model at its best score; empty without ``keep_weights``."""
 
 
 Gradients = Callable[[Tensor, Tensor, Sequence[Tensor]], list[Tensor]]
@@ -182,7 +209,11 @@ Score = Callable[[Tensor, Sequence[Tensor]], NDArray[np.float64]]
 
 
 def split_fit(rows: Int, l2: float, seed: int) -> Fit:
-    """Return the last fit of cross-validated tasks, in which 5 % of ``rows`` decide when to stop."""
+    """Return the fit of the chosen regulariser ``l2`` of a cross-validated task.
+
+    5 % of ``rows``, drawn by ``seed``, decide when to stop; the others are trained on. Raises UserError: 5 %
+    is less than one row.
+    """
     order = np.random.RandomState(seed).permutation(len(rows))
     dev_count = int(0.05 * len(rows))
     if not dev_count:
@@ -202,10 +233,20 @@ def train_fits(
     *,
     keep_weights: bool,
 ) -> list[FitResult]:
-    """Train every fit until its own early stopping; fits of equal lengths are trained together.
+    """Train the models of every fit until each is stopped by its own development score.
 
-    The design matrix is float32, its last column all ones (:func:`senteval_runner.protocol.features.design`).
-    Every fit starts from the seed.
+    Fits with equally many rows are trained together. The results are those of training each fit alone,
+    starting from ``seed``.
+
+    Args:
+        x_ND: the design matrix, float32 (:func:`senteval_runner.protocol.features.design`).
+        target_NC: the targets of all rows; for classifiers one-hot vectors.
+        fits: rows and regularisers.
+        gradient: computes the gradients of a batch.
+        score: computes the development scores of the models of a fold.
+        protocol: options of the training.
+        seed: of the initial weights and of the order of rows.
+        keep_weights: whether the results hold the weights of the best scores.
     """
     hidden_sizes = [protocol.nhid] if protocol.nhid else []
     groups = _group_fits(fits, max(1, GROUP_BYTES // (protocol.batch_size * x_ND.shape[1] * 4)))
@@ -227,9 +268,9 @@ def train_fits(
 def _train_groups(
     train: Callable[[list[int], Event], list[FitResult]], groups: Sequence[list[int]]
 ) -> list[list[FitResult]]:
-    """Train groups in parallel, one thread each, because their products are too small to split.
+    """Train groups in parallel, one thread each, because their products are too small for several threads.
 
-    The order of groups changes no score. A single group keeps all of torch's threads.
+    The order of groups changes no score. If there is a single group, it uses all threads of torch.
     """
     torch_threads = torch.get_num_threads()
     threads = min(torch_threads, len(groups))
@@ -246,7 +287,10 @@ def _train_groups(
 
 
 def _group_fits(fits: Sequence[Fit], max_size: int) -> list[list[int]]:
-    """Return groups of fits that share random streams, as indices, in groups of even size."""
+    """Return groups of indices of fits that draw the same permutations, with at most ``max_size`` in each.
+
+    Groups of the same permutations have the same size, or differ by one.
+    """
     fits_by_stream: dict[tuple[int, int, int], list[int]] = {}
     for index, fit in enumerate(fits):
         fits_by_stream.setdefault((len(fit.train), fit.split_length, len(fit.l2)), []).append(index)
@@ -258,9 +302,10 @@ def _group_fits(fits: Sequence[Fit], max_size: int) -> list[list[int]]:
 
 
 class _GroupTrainer:
-    """Trains fits with one random stream.
+    """Trains a group of fits that draw the same permutations.
 
-    ``folds`` [F] and ``model_FR`` are the indices of the fits and of their models still in training.
+    ``folds`` [F] holds the indices of the fits that are still in training, ``model_FR`` the indices of the
+    models of these fits that are. Rows of parameters and states are in this order.
     """
 
     def __init__(
@@ -290,7 +335,7 @@ class _GroupTrainer:
         self._refresh()
 
     def _refresh(self) -> None:
-        """Update train rows [F, n], L2 [F * R] and numpy views to the models still in training."""
+        """Set train rows [F, n], L2 [F * R] and numpy views to those of the models still in training."""
         self.train_Fn = torch.as_tensor(np.stack([self.fits[f].train for f in self.folds.tolist()]))
         l2 = np.array([fit.l2 for fit in self.fits], dtype=np.float32)
         self.l2 = l2[self.folds[:, None], self.model_FR].reshape(-1)
@@ -298,7 +343,7 @@ class _GroupTrainer:
         self.flat_state = [list(map(flat, state)) for state in self.state]
 
     def run(self, generator: np.random.RandomState, stop: Event) -> list[FitResult]:
-        """Train round by round until every model has stopped, or ``stop`` is set."""
+        """Train round by round until every model has stopped or ``stop`` is set, and return the results."""
         if self.fits[0].split_length:
             generator.permutation(self.fits[0].split_length)
         epochs = 0
@@ -313,6 +358,7 @@ class _GroupTrainer:
         return list(map(FitResult, self.best_FR.tolist(), weights))
 
     def _train_epoch(self, generator: np.random.RandomState) -> None:
+        """Take a step on every batch of the train rows, in a new order that all fits share."""
         F, n = self.train_Fn.shape
         rows_Fn = self.train_Fn[:, torch.as_tensor(generator.permutation(n))]
         y_FCn = self.target.index_select(0, rows_Fn.view(-1)).view(F, n, -1).transpose(1, 2).contiguous()
@@ -325,9 +371,10 @@ class _GroupTrainer:
                 update(self.protocol.optim, w, flat(gradient), state, self.l2, self.step)
 
     def _keep_or_stop(self) -> None:
-        """Keep better weights, or stop a model at its (tenacity + 1)-th round without improvement.
+        """Keep the weights of models that improved; stop those that did not for the (tenacity + 1)-th time.
 
-        ``f`` and ``r`` number folds and models from the start, ``position`` and ``column`` those in training.
+        ``f`` and ``r`` are the indices of a fit and of its model among all of the group; ``position`` and
+        ``column`` are the places of their parameters among those in training.
         """
         for position, f in enumerate(self.folds.tolist()):
             params = [p[position : position + 1] for p in self.params]
@@ -345,7 +392,11 @@ class _GroupTrainer:
                     self.misses_FR[f, r] += 1
 
     def _compact(self) -> None:
-        """Drop finished folds, pack the remaining models of each fold to the left, cut spare columns."""
+        """Drop the parameters and states of finished models.
+
+        Folds without a model in training are dropped. In each other fold the models in training move to the
+        left, and as many columns are kept as the fold with the most models needs.
+        """
         is_training = self.is_training_FR[self.folds[:, None], self.model_FR]
         width = int(is_training.sum(1).max())
         positions = np.flatnonzero(is_training.any(1))

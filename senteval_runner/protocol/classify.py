@@ -1,12 +1,12 @@
-"""Choose a regulariser and score a classifier, in SentEval's three ways.
+"""Choose the regulariser of a classifier and score the classifier, in SentEval's three ways.
 
-``inner_kfold`` (MR, CR, SUBJ, MPQA) is nested cross-validation; ``kfold`` (TREC, MRPC) is cross-validation on
-the train rows, then a test; ``split`` (SICK-E, SST, SNLI, probing) has a given development set. Accuracies
-are percentages, rounded where the original rounds them, because the rounded means decide which regulariser
-wins (the first of equals).
+``inner_kfold`` (MR, CR, SUBJ, MPQA) is nested cross-validation. ``kfold`` (TREC, MRPC) chooses by
+cross-validation on the train rows and scores the test rows. ``split`` (SICK-E, SST, SNLI, probing) chooses on
+a given development set. Accuracies are percentages. They are rounded where the original toolkit rounds them,
+because the regulariser with the highest rounded mean is chosen, the first one if several are equal.
 
-Everywhere ``x`` is a design matrix [n, d + 1] and ``y`` are class ids [n]; ``train``, ``dev`` and ``test``
-are indices of rows.
+In all functions ``x`` is a design matrix [n, d + 1] and ``y`` are class ids [n]; ``train``, ``dev`` and
+``test`` are indices of rows.
 """
 
 import warnings
@@ -27,9 +27,9 @@ TORCH_REGULARISERS = (1e-5, 1e-4, 1e-3, 1e-2)
 SKLEARN_INVERSES = tuple(2.0**t for t in range(-2, 4))
 SKLEARN_INVERSES_KFOLD = tuple(2.0**t for t in range(-1, 6))
 BINARY_FOLD_SEED = 1111
-"""Seed of the folds of ``inner_kfold``, whatever the run's seed is."""
+"""Seed of the folds of ``inner_kfold``; the original toolkit uses it for every seed of a run."""
 NOMINAL_L2, NOMINAL_INVERSE = 1e-9, 1e9
-"""The single, tiny regulariser of SNLI."""
+"""The only regulariser of SNLI, so weak that it has no effect, as L2 weight and as scikit-learn's C."""
 Accuracies = NDArray[np.float64]
 """Development accuracies in [0, 1]: [folds, candidates]."""
 Fold = tuple[Int, Int]
@@ -38,19 +38,22 @@ Fold = tuple[Int, Int]
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """Scores in percent, and what led to them, as in :class:`senteval_runner.protocol.config.TaskResult`."""
+    """The scores of one task in percent, and the choice of its regulariser.
+
+    The fields have the meaning of those of :class:`senteval_runner.protocol.config.TaskResult`.
+    """
 
     acc: float
-    """Test accuracy (mean over outer folds for ``inner_kfold``)."""
+    """Test accuracy (for ``inner_kfold`` its mean over outer folds)."""
     regularisers: Sequence[float]
     dev_scores: list[list[float]]
-    """Development accuracy per regulariser; one row per outer fold for ``inner_kfold``."""
+    """Development accuracy by regulariser (for ``inner_kfold`` one row per outer fold)."""
     predictions: Int
-    """Class id per test row (per row of the task for ``inner_kfold``)."""
+    """Predicted class id of each test row (for ``inner_kfold`` of each row of the task)."""
 
     @property
     def devacc(self) -> float:
-        """Development accuracy of the chosen regulariser (mean over outer folds for ``inner_kfold``)."""
+        """Development accuracy of the chosen regulariser (for ``inner_kfold`` its mean over outer folds)."""
         return float(round(np.mean([max(scores) for scores in self.dev_scores]), 2))
 
     @property
@@ -61,7 +64,7 @@ class Classification:
 
 @dataclass(frozen=True)
 class TorchBackend:
-    """Trains early-stopped classifiers of one task, many in one batch."""
+    """Trains the classifiers of one task in torch with early stopping, many at once."""
 
     x: Float
     y: Int
@@ -69,9 +72,13 @@ class TorchBackend:
     protocol: Protocol
     seed: int
     candidates: Sequence[float]
+    """The L2 weights to choose from."""
 
     def train(self, fits: Sequence[Fit], *, keep: bool) -> list[FitResult]:
-        """Train every fit, scored by accuracy on its development rows; ``keep`` keeps the best weights."""
+        """Train every fit, and score it by the accuracy on its development rows.
+
+        The results hold the best weights if ``keep`` is true.
+        """
         x_ND = torch.from_numpy(self.x)
         y_N = torch.as_tensor(np.asarray(self.y))
 
@@ -86,28 +93,38 @@ class TorchBackend:
         )
 
     def _predict(self, rows: Int, weights: list[torch.Tensor]) -> Int:
-        scores = logits(torch.from_numpy(self.x[rows])[None], [w[None, None] for w in weights])
+        """Return the classes of rows by one classifier with the weights [k, in] of each layer."""
+        one_fold = torch.from_numpy(self.x[rows])[None]
+        scores = logits(one_fold, [weight[None, None] for weight in weights])
         predictions: Int = scores[0, 0].argmax(0).numpy()
         return predictions
 
     def search(self, folds: Sequence[Fold]) -> Accuracies:
-        """Return the accuracy of each candidate on the test rows of each fold, which also stop it."""
+        """Return the accuracy of each candidate on the test rows of each fold, [folds, candidates].
+
+        As in the original toolkit the same test rows decide when training stops.
+        """
         fits = [Fit(train=train, dev=test, l2=tuple(self.candidates)) for train, test in folds]
         return np.array([result.score for result in self.train(fits, keep=False)])
 
     def refit(self, folds: Sequence[Fold], candidates: Sequence[int]) -> list[Int]:
-        """Return predictions of each fold's test rows by one candidate, trained on 95 % of the train rows."""
+        """Train the chosen candidate of each fold, and return its predictions of the fold's test rows.
+
+        ``candidates`` are indices. It is trained on 95 % of the train rows; the others decide when to stop.
+        """
         fits = [
             split_fit(train, self.candidates[candidate], self.seed)
             for (train, _), candidate in zip(folds, candidates, strict=True)
         ]
         results = self.train(fits, keep=True)
-        return [self._predict(test, r.weights[0]) for (_, test), r in zip(folds, results, strict=True)]
+        return [
+            self._predict(test, result.weights[0]) for (_, test), result in zip(folds, results, strict=True)
+        ]
 
     def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
-        """Return each candidate's accuracies on the dev rows and predictions of the test rows.
+        """Return the accuracy of each candidate on the dev rows, [1, candidates], and its test predictions.
 
-        The weights are those of the search, which a final fit would repeat.
+        The search keeps its weights, because training the chosen candidate again would give the same ones.
         """
         [result] = self.train([Fit(train=train, dev=dev, l2=tuple(self.candidates))], keep=True)
         return np.array([result.score]), [self._predict(test, weights) for weights in result.weights]
@@ -115,12 +132,16 @@ class TorchBackend:
 
 @dataclass(frozen=True)
 class SklearnBackend:
-    """Trains scikit-learn's logistic regression as the original does, which stops it before convergence."""
+    """Trains scikit-learn's logistic regression with its default limit of iterations, as SentEval does.
+
+    The limit ends the training before it has converged.
+    """
 
     x: Float
     y: Int
     seed: int
     candidates: Sequence[float]
+    """The values of C, the inverse of the L2 weight, to choose from."""
 
     def _fit(self, rows: Int, candidate: float) -> Any:
         from sklearn.exceptions import ConvergenceWarning
@@ -133,16 +154,26 @@ class SklearnBackend:
             return model.fit(self.x[rows, :-1], self.y[rows])
 
     def search(self, folds: Sequence[Fold]) -> Accuracies:
-        """Return the accuracy of each candidate on the test rows of each fold."""
-        return np.array([self.split(train, test, test)[0][0] for train, test in folds])
+        """Return the accuracy of each candidate on the test rows of each fold, [folds, candidates]."""
+        accuracies = []
+        for train, test in folds:
+            accuracy, _ = self.split(train, test, test)
+            accuracies.append(accuracy[0])
+        return np.array(accuracies)
 
     def refit(self, folds: Sequence[Fold], candidates: Sequence[int]) -> list[Int]:
-        """Return predictions of each fold's test rows by one candidate, trained on all its train rows."""
-        pairs = zip(folds, candidates, strict=True)
-        return [self._fit(a, self.candidates[best]).predict(self.x[b, :-1]) for (a, b), best in pairs]
+        """Train the chosen candidate of each fold, and return its predictions of the fold's test rows.
+
+        ``candidates`` are indices. It is trained on all train rows of the fold.
+        """
+        predictions = []
+        for (train, test), candidate in zip(folds, candidates, strict=True):
+            model = self._fit(train, self.candidates[candidate])
+            predictions.append(model.predict(self.x[test, :-1]))
+        return predictions
 
     def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
-        """Return each candidate's accuracies on the dev rows and predictions of the test rows."""
+        """Return the accuracy of each candidate on the dev rows, [1, candidates], and test predictions."""
         models = [self._fit(train, candidate) for candidate in self.candidates]
         accuracy = np.array([[model.score(self.x[dev, :-1], self.y[dev]) for model in models]])
         return accuracy, [model.predict(self.x[test, :-1]) for model in models]
@@ -157,41 +188,49 @@ def _backend(
     inverses: Sequence[float] = SKLEARN_INVERSES,
     l2: Sequence[float] = TORCH_REGULARISERS,
 ) -> TorchBackend | SklearnBackend:
+    """Return the backend of the protocol, with the candidates ``inverses`` or ``l2`` as it needs them."""
     if protocol.backend == "sklearn":
         return SklearnBackend(x, y, seed, inverses)
     return TorchBackend(x, y, classes, protocol, seed, l2)
 
 
 def stratified_folds(rows: Int, y: Int, count: int, seed: int) -> list[Fold]:
-    """Divide rows into folds in which every class has its share: those of scikit-learn's StratifiedKFold.
+    """Divide rows into folds with equal shares of every class: the folds of scikit-learn's StratifiedKFold.
 
-    Rows of a class are dealt to folds as if classes lay one after the other, in the order in which they first
-    occur, then shuffled; numpy's legacy generator starts from ``seed``.
+    The sizes are found by sorting the rows by class, in the order in which classes first occur, and dealing
+    them to the folds in turn. Which rows of a class go to which fold is shuffled by numpy's legacy generator,
+    which starts from ``seed``. K are folds, C classes.
     """
-    _, first_places, sorted_codes = np.unique(y[rows], return_index=True, return_inverse=True)
-    codes = np.argsort(np.argsort(first_places))[sorted_codes]
-    in_order = np.sort(codes)
-    sizes_KC = [np.bincount(in_order[fold::count], minlength=len(first_places)) for fold in range(count)]
+    _, first_rows, class_of_row = np.unique(y[rows], return_index=True, return_inverse=True)
+    rank_of_class = np.argsort(np.argsort(first_rows))
+    ranks = rank_of_class[class_of_row]
+    sorted_ranks = np.sort(ranks)
+    sizes_KC = [np.bincount(sorted_ranks[fold::count], minlength=len(first_rows)) for fold in range(count)]
     generator = np.random.RandomState(seed)
     fold_of_row = np.empty(len(rows), np.int64)
-    for code, sizes_K in enumerate(np.transpose(sizes_KC)):
+    for rank, sizes_K in enumerate(np.transpose(sizes_KC)):
         folds = np.repeat(np.arange(count), sizes_K)
         generator.shuffle(folds)
-        fold_of_row[codes == code] = folds
+        fold_of_row[ranks == rank] = folds
     return [(rows[fold_of_row != fold], rows[fold_of_row == fold]) for fold in range(count)]
 
 
 def _percent(is_correct: NDArray[np.bool_]) -> float:
+    """Return the percentage of true entries, rounded to two decimals."""
     return round(100 * (int(is_correct.sum()) / len(is_correct)), 2)
 
 
 def _means(accuracy: Accuracies) -> list[float]:
-    """Return each candidate's mean over folds, in percent and rounded, by which one is chosen."""
+    """Return the mean of each candidate over folds, in percent and rounded to two decimals."""
     return [float(round(100 * np.mean(column), 2)) for column in accuracy.T]
 
 
 def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -> Classification:
-    """Cross-validate, nested: in each outer fold choose on inner folds, refit, and score the test rows."""
+    """Score by nested cross-validation.
+
+    In each outer fold a regulariser is chosen by cross-validation on the train rows (the inner folds), then
+    trained on the train rows, and the test rows are scored.
+    """
     rows = np.arange(len(y))
     outer_folds = stratified_folds(rows, y, protocol.kfold, BINARY_FOLD_SEED)
     inner_folds = [
@@ -218,10 +257,10 @@ def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -
 def kfold(
     x: Float, y: Int, train: Int, test: Int, classes: int, protocol: Protocol, seed: int
 ) -> Classification:
-    """Choose by cross-validation on the train rows, refit on all of them, score the test rows."""
+    """Choose a regulariser by cross-validation on the train rows, train it on them, score the test rows."""
     backend = _backend(x, y, classes, protocol, seed, SKLEARN_INVERSES_KFOLD)
     dev_scores = _means(backend.search(stratified_folds(train, y, protocol.kfold, seed)))
-    (predictions,) = backend.refit([(train, test)], [int(np.argmax(dev_scores))])
+    [predictions] = backend.refit([(train, test)], [int(np.argmax(dev_scores))])
     acc = _percent(predictions == y[test])
     return Classification(
         acc=acc, regularisers=backend.candidates, dev_scores=[dev_scores], predictions=predictions
@@ -240,11 +279,16 @@ def split(
     *,
     nominal: bool = False,
 ) -> Classification:
-    """Choose and stop by the development rows; ``nominal`` (SNLI) allows a single, tiny regulariser."""
-    candidates: tuple[Sequence[float], ...] = ([NOMINAL_INVERSE], [NOMINAL_L2]) if nominal else ()
-    backend = _backend(x, y, classes, protocol, seed, *candidates)
+    """Choose a regulariser on the development rows, which also stop the training, and score the test rows.
+
+    With ``nominal`` (SNLI) there is one regulariser, which is too weak to have an effect.
+    """
+    if nominal:
+        backend = _backend(x, y, classes, protocol, seed, [NOMINAL_INVERSE], [NOMINAL_L2])
+    else:
+        backend = _backend(x, y, classes, protocol, seed)
     accuracy, predictions_of_candidates = backend.split(train, dev, test)
-    dev_scores = [round(100 * float(a), 2) for a in accuracy[0]]
+    dev_scores = [round(100 * float(value), 2) for value in accuracy[0]]
     predictions = predictions_of_candidates[int(np.argmax(dev_scores))]
     acc = _percent(predictions == y[test])
     return Classification(

@@ -1,8 +1,9 @@
-"""Define what an evaluation takes and returns: protocols and results.
+"""Define the protocols under which encoders are scored, and the results of an evaluation.
 
-SentEval's scores are published under three protocols. ``default`` makes scores comparable, also with those of
-the multi-view paper; ``fast`` is the original toolkit's one for prototyping; ``sklearn`` is its scikit-learn
-path (``usepytorch=False``), a second opinion on the classifier.
+SentEval's scores are published under three protocols. ``default`` gives scores that can be compared with
+published ones, also with those of the multi-view paper. ``fast`` is the setting that the original toolkit
+recommends for prototyping. ``sklearn`` is the toolkit's option ``usepytorch=False``: scikit-learn's logistic
+regression in place of the classifier in torch.
 """
 
 import dataclasses
@@ -15,24 +16,24 @@ from runtime.errors import UserError, extra
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """How classifiers are trained, stopped and chosen."""
+    """How classifiers are trained, when their training stops, and how a regulariser is chosen."""
 
     name: str
     """Name under which the scores are reported."""
     backend: Literal["torch", "sklearn"] = "torch"
     """``torch``: Adam or RMSprop with early stopping; ``sklearn``: ``LogisticRegression``."""
     kfold: int = 10
-    """Number of folds, outer and inner."""
+    """Number of folds of the outer and of the inner cross-validation."""
     optim: Literal["adam", "rmsprop"] = "adam"
-    """Optimiser, at torch's default learning rate (1e-3, 1e-2)."""
+    """Optimiser, at torch's default learning rate (1e-3 for Adam, 1e-2 for RMSprop)."""
     batch_size: int = 64
-    """Rows per step."""
+    """Rows of a batch."""
     tenacity: int = 5
-    """Rounds without improvement allowed over the whole fit."""
+    """Number of rounds without improvement, counted over the whole training, that do not stop it."""
     epoch_size: int = 4
-    """Epochs per round; development accuracy is measured after each round."""
+    """Epochs of a round; the development accuracy is measured after each round."""
     max_epoch: int = 200
-    """No round begins once more than this many epochs are done."""
+    """No round begins after more than this many epochs."""
     nhid: int = 0
     """Width of the hidden sigmoid layer; 0 is logistic regression."""
 
@@ -53,12 +54,16 @@ PROTOCOLS = {
 
 
 def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protocol:
-    """Return a protocol, given itself or by its name; ``nhid`` replaces the width of the hidden layer."""
+    """Return the protocol of that name, or the protocol that was given, with ``nhid`` hidden units if given.
+
+    Raises UserError: no protocol has that name, or scikit-learn is needed and not installed.
+    """
     if isinstance(protocol, str):
         if protocol not in PROTOCOLS:
             raise UserError(f"unknown protocol {protocol!r} (known: {', '.join(PROTOCOLS)})")
         protocol = PROTOCOLS[protocol]
-    if protocol.backend == "sklearn":  # before anything is encoded
+    if protocol.backend == "sklearn":
+        # Whether scikit-learn is installed must be known before sentences are encoded, which takes long.
         with extra("sklearn", "scikit-learn"):
             import sklearn  # noqa: F401
     return protocol if nhid is None else dataclasses.replace(protocol, nhid=nhid)
@@ -71,30 +76,31 @@ class TaskResult:
     task: str
     """SentEval's name."""
     metrics: dict[str, float]
-    """``devacc acc f1`` in percent; ``devpearson pearson spearman mse`` (trained), ``cosine.pearson
-    cosine.spearman`` (not trained) and those of STS12-16 as fractions."""
+    """Scores by name. ``devacc acc f1`` of classifiers are in percent. Correlations are in [-1, 1]:
+    ``devpearson pearson spearman`` of a regression, ``cosine.pearson cosine.spearman`` and the metrics of
+    STS12-16, for which nothing is trained. ``mse`` is on the scale of the human scores."""
     dim: int
     """Number of dimensions of a sentence vector."""
     rows: dict[str, int]
     """Number of rows by split."""
     notes: list[str] = field(default_factory=list)
-    """Row counts that differ from the published ones."""
+    """Remarks for the report: row counts that differ from the published ones, scores to compare with."""
     data_sha256: dict[str, str] = field(default_factory=dict)
-    """SHA-256 by name of the files that were read."""
+    """SHA-256 of each file that was read, by file name."""
     regularisers: list[float] = field(default_factory=list)
-    """Candidates, L2 weights or scikit-learn's C."""
+    """The regularisers to choose from: L2 weights, or scikit-learn's C."""
     chosen: list[float] = field(default_factory=list)
-    """Regulariser that was chosen; one per outer fold for MR, CR, SUBJ and MPQA."""
+    """The chosen regulariser; for MR, CR, SUBJ and MPQA one per outer fold."""
     dev_scores: list[list[float]] = field(default_factory=list)
-    """Development accuracy per candidate; one row per outer fold for MR, CR, SUBJ and MPQA."""
+    """Development accuracy by regulariser; for MR, CR, SUBJ and MPQA one row per outer fold."""
     predictions: dict[str, list[float]] = field(default_factory=dict)
     """A prediction per row, in the file's order, by split (or subset of STS)."""
     gold: dict[str, list[float]] = field(default_factory=dict)
-    """Classes or scores of the same rows."""
+    """The true classes or scores of the same rows."""
     vector_label: str = ""
-    """Which vectors were scored, of a model that has some for cosines and some for classifiers."""
+    """Which vectors were scored, if the model has different ones for cosines and for classifiers."""
     seconds: float = 0.0
-    """Wall time without that of encoding."""
+    """Wall time of scoring, without that of encoding."""
 
     def __getitem__(self, metric: str) -> float:
         return self.metrics[metric]
@@ -104,13 +110,13 @@ class TaskResult:
         return f"{self.task}: {metrics}  ({sum(self.rows.values()):,} rows, {self.dim} dimensions)"
 
     def score_rows(self) -> list[dict[str, Any]]:
-        """Return a row per score."""
+        """Return a row with the keys task, metric and value for each metric."""
         return [
             {"task": self.task, "metric": name, "value": self.metrics[name]} for name in sorted(self.metrics)
         ]
 
     def figures(self) -> dict[str, Any]:
-        """Return everything but the predictions and gold labels of single rows, for JSON."""
+        """Return all fields for JSON, except the predictions and gold labels of single rows."""
         record = dataclasses.asdict(self)
         del record["predictions"], record["gold"]
         return record
@@ -124,7 +130,7 @@ class Results:
     seed: int
     tasks: dict[str, TaskResult] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    """Why a task has no scores: missing or bad files, or vectors that are not finite."""
+    """By task without scores the reason: missing or bad files, or vectors that are not finite."""
 
     def __getitem__(self, task: str) -> TaskResult:
         return self.tasks[task]
@@ -141,6 +147,6 @@ class Results:
         return "\n".join([head, *map(repr, self.tasks.values()), *reasons])
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row per score, for ``pandas.DataFrame(results.rows())``."""
+        """Return a row for each metric of each task, for ``pandas.DataFrame(results.rows())``."""
         names = {"protocol": self.protocol.name, "seed": self.seed}
         return [names | row for result in self.tasks.values() for row in result.score_rows()]

@@ -1,8 +1,12 @@
 """Compute accuracy, correlations and cosines, and fit the regression that scores SICK-R and STS-B.
 
-The regression predicts a distribution over the scores 1..5 and takes its mean. It is a softmax layer on
-[|u - v|, u ∗ v], trained with the mean squared error against the target distribution (Tai et al. 2015 as
-SentEval runs it) and stopped early by Pearson's correlation on the development rows.
+The regression is a softmax layer on [|u - v|, u ∗ v] that predicts a distribution over the scores 1 to 5; the
+predicted score is the mean of the distribution (Tai et al. 2015, section 4.2). As in SentEval it is trained
+with the mean squared error against a target distribution, and stopped early by Pearson's correlation on the
+development rows.
+
+Legend of dimension suffixes: N pairs, K classes (the scores 1 to 5), F folds (one), B pairs of a batch, D
+columns of the design matrix.
 """
 
 import warnings
@@ -48,18 +52,24 @@ def _correlation(test: Callable[..., Any], x: NDArray[np.floating], y: NDArray[n
 
 
 def average_precision(gold: NDArray[np.number], scores: Scores) -> float:
-    """Return the area under precision by recall, in steps, [0, 1]; ``gold`` [n] is 1 or 0.
+    """Return the average precision in [0, 1] of ranking items by ``scores`` [n]; ``gold`` [n] is 1 or 0.
 
-    Equal scores are one threshold; without a 1 in gold it is 0.
+    It is the mean over the relevant items (gold 1) of the precision at the item's score, and 0 if there is no
+    relevant item. Items with equal scores are ranked as one.
     """
     order = np.argsort(-scores, kind="stable")
-    hits, is_last = np.cumsum(np.asarray(gold)[order]), np.append(np.diff(scores[order]) != 0, True)
-    precision = (hits / np.arange(1, len(order) + 1))[is_last]
-    return float(np.diff(hits[is_last], prepend=0) @ precision / max(hits[-1], 1))
+    hits = np.cumsum(np.asarray(gold)[order])
+    precision = hits / np.arange(1, len(order) + 1)
+    is_last_of_score = np.append(np.diff(scores[order]) != 0, True)
+    new_hits = np.diff(hits[is_last_of_score], prepend=0)
+    return float(new_hits @ precision[is_last_of_score] / max(hits[-1], 1))
 
 
 def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
-    """Return the cosines of rows, [N]; 0 where a vector is zero; NaN counts as 0 (as in SentEval)."""
+    """Return the cosine of each row of ``a_ND`` with the same row of ``b_ND``, [N]; 0 where a row is zero.
+
+    A NaN in a row counts as 0, as in SentEval.
+    """
     a_ND, b_ND = np.nan_to_num(a_ND), np.nan_to_num(b_ND)
     with np.errstate(divide="ignore", invalid="ignore"):
         norms = np.linalg.norm(a_ND, axis=1) * np.linalg.norm(b_ND, axis=1)
@@ -69,9 +79,9 @@ def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
 
 
 def target_distribution(scores: Scores) -> Float:
-    """Return targets [n, 5] for scores y [n]: 1 − |y − class| for the two classes next to y, else 0.
+    """Return the target distribution [N, 5] of each score y: max(0, 1 − |y − class|) for the classes 1 to 5.
 
-    Scores below 1 (STS-B has them) lose the weight of class 0, as in the original.
+    The distribution of a score below 1 (STS-B has them) does not add up to 1, as in the original toolkit.
     """
     distance_NK = np.abs(scores[:, None] - np.arange(1, CLASSES + 1))
     targets_NK: Float = np.maximum(0, 1 - distance_NK).astype(np.float32)
@@ -79,7 +89,10 @@ def target_distribution(scores: Scores) -> Float:
 
 
 def _gradients(x_FBD: Tensor, target_FKB: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
-    """Differentiate L = mean((p-t)²): dL/dz = p ∘ (g - Σ g p) with g = 2 (p - t) / (5 B); dL/dW = dL/dz x."""
+    """Return the gradient of L = mean((p - t)²) with respect to the weights W, where p = softmax(W x).
+
+    With g = 2 (p - t) / (5 B): dL/dz = p ∘ (g - Σ g p); dL/dW = dL/dz x.
+    """
     w_FKD = params[0][:, 0]
     p_FKB = torch.softmax(fold_products(w_FKD, x_FBD.transpose(1, 2), w_FKD[0].numel()), dim=1)
     g_FKB = (p_FKB - target_FKB).mul_(2.0 / target_FKB[0].numel())
@@ -88,7 +101,7 @@ def _gradients(x_FBD: Tensor, target_FKB: Tensor, params: Sequence[Tensor]) -> l
 
 
 def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
-    """Return ŷ = p · [1..5], [N]."""
+    """Return the predicted scores ŷ = p · [1, 2, 3, 4, 5], [N], where p = softmax(W x)."""
     p_NK = torch.softmax(x_ND @ w_KD.t(), dim=1).numpy()
     scores: Scores = np.dot(p_NK, np.arange(1, CLASSES + 1))
     return scores
@@ -97,10 +110,10 @@ def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
 def relatedness(
     train: tuple[Float, Scores], dev: tuple[Float, Scores], test: tuple[Float, Scores], seed: int
 ) -> tuple[dict[str, float], Scores]:
-    """Train the regression, stop it by the dev rows, score the test rows.
+    """Train the regression, stop it by the dev rows, and return its metrics and predictions of the test rows.
 
-    Each part is a design matrix [n, d + 1] and scores [n]. Returns metrics (correlations in [-1, 1], the mean
-    squared error on the scale 1..5), and a predicted score per test row.
+    Each of ``train``, ``dev`` and ``test`` is a design matrix [n, d + 1] and scores [n]. Among the metrics
+    correlations are in [-1, 1], and the mean squared error is on the scale 1 to 5.
     """
     x_train, y_train = torch.from_numpy(train[0]), train[1]
     x_dev, y_dev = torch.from_numpy(dev[0]), dev[1]

@@ -1,7 +1,8 @@
-"""Score tasks without training, by the cosines of sentences.
+"""Score tasks by the cosines of sentences, without training.
 
-These are the tasks of structure (:mod:`corpora.senteval.structure`), STS12-16, and Neighbours: each sentence
-of a book ranks all other sentences of the book; those before and after it are the right answers.
+These tasks are STS12-16, the tasks of structure (:mod:`corpora.senteval.structure`) and Neighbours. In
+Neighbours each sentence of a book ranks all other sentences of the book; the sentences before and after it
+are the right answers.
 
 Legend of dimension suffixes: N sentences of a book, D embedding size.
 """
@@ -20,9 +21,9 @@ from senteval_runner.protocol.features import Float, Int
 from senteval_runner.protocol.statistics import grouped_mean, interval, resample
 
 TIE = 1e-6
-"""A sentence must be nearer by more than this cosine to count as nearer."""
+"""A cosine counts as higher than another only if it is higher by more than this."""
 ACCEPTED_SHARE = 0.9
-"""Share of the paraphrases that the threshold accepts at which opposites are counted."""
+"""Share of the paraphrases that are accepted by the threshold at which opposites are counted."""
 
 
 Cosines = Mapping[str, Scores]
@@ -34,7 +35,6 @@ def _sts_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
 
 
 def _binding_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
-    """Score Binding; an item is a triplet."""
     return _result(binding_scores(cosines), {kind: nearer(part) for kind, part in cosines.items()})
 
 
@@ -60,12 +60,15 @@ SCORERS: Mapping[str, Callable[[Cosines, Cosines], dict[str, Any]]] = {
     "opposites": _opposite_result,
     "pairs": _pair_result,
 }
-"""Scorers of tasks of kind ``cosine``: from cosines and gold they make ``metrics``, ``predictions`` and
-``gold``, which is ones if predictions say what is right."""
+"""The scorer of each task of kind ``cosine``, by name.
+
+A scorer takes cosines and gold scores by split, and returns the fields ``metrics``, ``predictions`` and
+``gold`` of a :class:`TaskResult`. Where a prediction is 1 if an item was answered right, gold is all ones.
+"""
 
 
 def neighbour_result(books: Mapping[str, Float]) -> dict[str, Any]:
-    """Score Neighbours, from vectors [N, D] of each book: ``metrics``, ``predictions`` and ``gold``."""
+    """Return ``metrics``, ``predictions`` and ``gold`` of Neighbours, from vectors [N, D] of each book."""
     ranks = neighbour_ranks(books)
     return _result(neighbour_scores(ranks), {title: rank_N == 1 for title, rank_N in ranks.items()})
 
@@ -75,6 +78,7 @@ def _result(
     predictions: Mapping[str, NDArray[Any]],
     gold: Mapping[str, NDArray[Any]] | None = None,
 ) -> dict[str, Any]:
+    """Return the fields of a result as lists; gold is ones where it is not given."""
     gold = gold or {name: np.ones(len(part)) for name, part in predictions.items()}
     return {
         "metrics": metrics,
@@ -84,47 +88,54 @@ def _result(
 
 
 def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> dict[str, float]:
-    """Return the per cent of triplets whose anchor is nearer to the paraphrase than to the distractor.
+    """Return the percentage of triplets whose anchor is nearer to the paraphrase than to the distractor.
 
-    Cosines are by kind, [2n]: of the anchor with the one and with the other, triplet by triplet; the
-    ``fillings`` of a frame come together. ``acc`` is the mean over kinds, ``low`` and ``high`` are its 95 %
-    interval from resampled frames, and ``KIND.acc`` is the score of a kind.
+    ``cosines`` [2n] by kind of triplet alternate: the cosine of an anchor with its paraphrase, then with its
+    distractor. Each ``fillings`` triplets that follow each other are fillings of one frame. ``KIND.acc`` is
+    the score of a kind, ``acc`` is the mean over kinds; ``low`` and ``high`` are the ends of its 95 %
+    interval, for which frames are resampled.
     """
-    frame_scores = {
-        kind: 100 * nearer(cosine).reshape(-1, fillings).mean(axis=1) for kind, cosine in cosines.items()
-    }
+    kind_scores: dict[str, float] = {}
+    scores_on_resamples = []
     generator = np.random.default_rng(0)
-    scores_on_resamples = [resample(np.mean, [scores], generator) for scores in frame_scores.values()]
+    for kind, cosine in cosines.items():
+        frame_scores = 100 * nearer(cosine).reshape(-1, fillings).mean(axis=1)
+        kind_scores[f"{kind}.acc"] = float(frame_scores.mean())
+        scores_on_resamples.append(resample(np.mean, [frame_scores], generator))
     low, high = interval(np.mean(scores_on_resamples, axis=0))
-    kind_scores = {f"{kind}.acc": float(scores.mean()) for kind, scores in frame_scores.items()}
     return {"acc": float(np.mean(list(kind_scores.values()))), "low": low, "high": high, **kind_scores}
 
 
 def nearer(cosine: Scores) -> NDArray[np.bool_]:
-    """Tell of each two pairs whether the first is the nearer one, from their cosines [2n]: [n]."""
+    """Return for each two cosines of ``cosine`` [2n] whether the first is the higher one, [n]."""
     first, second = cosine.reshape(-1, 2).T
     return first > second + TIE
 
 
 def nearest(cosine: Scores) -> NDArray[np.bool_]:
-    """Tell of each three pairs whether the first is the nearest one, from their cosines [3n]: [n]."""
+    """Return for each three cosines of ``cosine`` [3n] whether the first is the highest one, [n]."""
     first, second, third = cosine.reshape(-1, 3).T
     is_nearest: NDArray[np.bool_] = first > np.maximum(second, third) + TIE
     return is_nearest
 
 
 def triplet_scores(cosines: Mapping[str, Scores]) -> dict[str, float]:
-    """Return the per cent of rows whose first pair is nearest, by split and as their mean ``acc``."""
+    """Return the percentage of rows whose first cosine is the highest of three.
+
+    ``acc`` is the mean over splits; if there are several, ``SPLIT.acc`` is the score of each.
+    """
     split_scores = {f"{name}.acc": 100 * float(nearest(cosine).mean()) for name, cosine in cosines.items()}
     mean = {"acc": float(np.mean(list(split_scores.values())))}
     return mean | split_scores if len(split_scores) > 1 else mean
 
 
 def opposite_scores(cosines: Mapping[str, Scores]) -> tuple[dict[str, float], Scores]:
-    """Count the opposites below the threshold that accepts 90 % of the paraphrases.
+    """Return how many opposites are below the threshold that accepts 90 % of the paraphrases.
 
-    Cosines are those of ``paraphrases``, [n], and of opposites by name. Returns metrics, and 1 for each
-    opposite that is below. ``acc`` is the per cent below, ``accepted`` and ``NAME.accepted`` are the others.
+    ``cosines`` [n] are those of the sentence pairs ``paraphrases`` and of other sets, whose pairs are
+    opposites, by name. Returns metrics in percent, and for each opposite 1 if it is below the threshold, else
+    0. ``acc`` is the percentage of all opposites below it, ``accepted`` of those that are not, and
+    ``NAME.accepted`` of those of one set that are not.
     """
     threshold = float(np.quantile(cosines["paraphrases"], 1 - ACCEPTED_SHARE))
     is_below = {name: cosine < threshold for name, cosine in cosines.items() if name != "paraphrases"}
@@ -136,26 +147,29 @@ def opposite_scores(cosines: Mapping[str, Scores]) -> tuple[dict[str, float], Sc
 
 
 def pair_scores(gold: NDArray[np.number], cosine: Scores) -> dict[str, float]:
-    """Return the average precision, area under the ROC curve and accuracy at the best threshold, in per cent.
+    """Return how well the cosine of two sentences tells whether they mean the same, in percent.
 
-    ``gold`` [n] is 1 where the two of a pair mean the same.
+    ``gold`` [n] is 1 for pairs that mean the same. ``ap`` is the average precision, ``auc`` the area under
+    the ROC curve, ``acc`` the accuracy at the threshold that is best for these pairs.
     """
     is_same = np.asarray(gold)[np.argsort(-cosine, kind="stable")] == 1
-    # If the first k pairs are called the same, right are those of them that are, and the others that are not.
-    hits = np.append(0, np.cumsum(is_same)) + np.append(np.cumsum(~is_same[::-1])[::-1], 0)
+    # At threshold k = 0 ... n the first k pairs are said to mean the same, and the others to differ.
+    same_in_first_k = np.append(0, np.cumsum(is_same))
+    different_in_others = np.append(np.cumsum(~is_same[::-1])[::-1], 0)
+    right_at_k = same_in_first_k + different_in_others
     return {
         "ap": 100 * average_precision(gold, cosine),
         "auc": 100 * area_under_curve(cosine, np.asarray(gold) == 1),
-        "acc": 100 * float(hits.max() / len(is_same)),
+        "acc": 100 * float(right_at_k.max() / len(is_same)),
     }
 
 
 def sts_scores(cosines: Mapping[str, Scores], gold: Mapping[str, Scores]) -> dict[str, float]:
-    """Correlate cosines [n] with human scores [n] of STS12-16, per subset and over subsets.
+    """Return the correlations of cosines [n] with human scores [n] of STS12-16, by subset and over subsets.
 
-    ``all.*.mean`` and ``all.*.wmean`` are the original's mean and size-weighted mean over subsets;
-    ``concatenated.*`` is one coefficient over all pairs together, as other papers report. The two are not
-    comparable.
+    ``all.*.mean`` and ``all.*.wmean`` are the mean and the mean weighted by size over subsets, as in the
+    original toolkit. ``concatenated.*`` is one coefficient over the pairs of all subsets, as in later papers.
+    It cannot be compared with the means.
     """
     metrics: dict[str, float] = {}
     all_cosines = np.concatenate([cosines[name] for name in gold])
@@ -170,11 +184,12 @@ def sts_scores(cosines: Mapping[str, Scores], gold: Mapping[str, Scores]) -> dic
 
 
 def neighbour_ranks(books: Mapping[str, Float]) -> dict[str, Int]:
-    """Return by title the rank [N] of each sentence's nearer neighbour among the sentences of its book.
+    """Return for each sentence the rank of its nearer neighbour among the sentences of its book, by title.
 
-    Books are vectors [N, D] in running order, N ≥ 2. Each dimension is first centred and scaled to unit
-    variance over all books together, so that no encoder gains or loses by the scale of its numbers. A
-    sentence exactly as near as the neighbour ranks before it, so constant vectors find nothing.
+    ``books`` are the vectors [N, D] of the sentences of each book in running order, N ≥ 2; ranks are [N],
+    from 1. Each dimension is first centred and scaled to unit variance over all books, so that no encoder
+    gains or loses by the scale of its numbers. A sentence that is exactly as near as the neighbour counts as
+    nearer, so that constant vectors get the worst ranks.
     """
     all_rows = np.concatenate(list(books.values()))
     mean_D = all_rows.mean(axis=0)
@@ -185,17 +200,19 @@ def neighbour_ranks(books: Mapping[str, Float]) -> dict[str, Int]:
         cosine_NN = unit_ND @ unit_ND.T
         position_N = np.arange(len(cosine_NN))
         distance_NN = np.abs(position_N[:, None] - position_N[None, :])
-        nearest_N = np.where(distance_NN == 1, cosine_NN, -np.inf).max(axis=1)
-        ranks[title] = 1 + ((cosine_NN >= nearest_N[:, None]) & (distance_NN > 1)).sum(axis=1)
+        neighbour_cosine_N = np.where(distance_NN == 1, cosine_NN, -np.inf).max(axis=1)
+        is_before_neighbour_NN = (cosine_NN >= neighbour_cosine_N[:, None]) & (distance_NN > 1)
+        ranks[title] = 1 + is_before_neighbour_NN.sum(axis=1)
     return ranks
 
 
 def neighbour_scores(ranks: Mapping[str, Int]) -> dict[str, float]:
-    """Return in per cent ``acc``, how often a neighbour is nearest, and ``mrr``, the mean reciprocal rank.
+    """Return the scores of Neighbours in percent, from ranks [N] by title.
 
-    ``low`` and ``high`` are the 95 % interval of ``acc`` from resampled books. Ranks [N] are by title.
+    ``acc`` is how often a neighbour is the nearest sentence, ``mrr`` the mean reciprocal rank; ``low`` and
+    ``high`` are the ends of the 95 % interval of ``acc``, for which books are resampled.
     """
     rank_N = np.concatenate(list(ranks.values()))
-    book_N = np.repeat(np.arange(len(ranks)), [len(rank_N) for rank_N in ranks.values()])
+    book_N = np.repeat(np.arange(len(ranks)), list(map(len, ranks.values())))
     accuracy, (low, high) = grouped_mean(100.0 * (rank_N == 1), book_N)
     return {"acc": accuracy, "low": low, "high": high, "mrr": float((100 / rank_N).mean())}

@@ -1,7 +1,7 @@
-"""Turn sentence vectors into the rows that a classifier reads.
+"""Turn sentence vectors into the design matrix of a classifier.
 
-A design matrix is float32 [n, d + 1] with a last column of ones, whose weight is the bias. The batched
-classifiers train on it as it is, scikit-learn's without that column.
+A design matrix is float32 [n, d + 1]; its last column is ones, and the weight of that column is the bias. The
+batched classifiers are trained on all columns, scikit-learn's on all but the last.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Int = NDArray[np.integer]
 
 
 def design(blocks: Sequence[Float]) -> Float:
-    """Return blocks [n, d_i] side by side, with the column of ones: [n, Σ d_i + 1]."""
+    """Return the design matrix of blocks [n, d_i], which are concatenated with the ones: [n, Σ d_i + 1]."""
     ones = np.ones((len(blocks[0]), 1))
     return np.concatenate([*blocks, ones], axis=1, dtype=np.float32, casting="unsafe")
 

@@ -1,4 +1,4 @@
-"""Resample the items of a test set with replacement, for all intervals and tests of differences.
+"""Compute intervals of scores and p-values of differences, by resampling the items of a test set.
 
 Legend of dimension suffixes: N items, K groups of items, R resamples.
 """
@@ -16,7 +16,7 @@ from senteval_runner.protocol.correlation import average_precision
 
 Values = NDArray[np.float64]
 Statistic = Callable[..., Values]
-"""Maps samples [..., N] to a number for each row, [...]; takes ``axis``."""
+"""Maps samples [..., N] to the statistic of each row, [...]; it takes the argument ``axis``."""
 RESAMPLES = 1000
 BLOCK_SIZE = 100
 """Number of resamples that are scored together."""
@@ -27,8 +27,11 @@ def resample(
     samples: Sequence[NDArray[np.floating]],
     generator: np.random.Generator | np.random.RandomState,
 ) -> Values:
-    """Return a statistic of paired samples [N] on resamples of their items, [R]."""
-    if len(samples[0]) == 1:  # which scipy refuses
+    """Return the statistic of paired samples [N] on each resample of their items, [R].
+
+    Items are drawn with replacement; an item is the entry of all samples at one place.
+    """
+    if len(samples[0]) == 1:  # scipy refuses a single item
         return np.full(RESAMPLES, statistic(*samples, axis=-1))
     distribution: Values = stats.bootstrap(
         samples,
@@ -44,7 +47,7 @@ def resample(
 
 
 def interval(values_R: Values) -> tuple[float, float]:
-    """Return the ends of the 95 % interval of values on resamples."""
+    """Return the ends of the 95 % interval of a statistic, from its values on resamples."""
     low, high = np.quantile(values_R, (0.025, 0.975))
     return float(low), float(high)
 
@@ -52,10 +55,10 @@ def interval(values_R: Values) -> tuple[float, float]:
 def grouped_mean(
     values_N: NDArray[np.floating], group_N: NDArray[np.integer]
 ) -> tuple[float, tuple[float, float]]:
-    """Return the mean of values and its 95 % interval from 2,000 resamples.
+    """Return the mean of values, and the ends of its 95 % interval from 2,000 resamples.
 
-    Whole groups (books, questions) are drawn, because the items of a group are not independent. A mean needs
-    no more than how often each group is drawn, which is multinomial.
+    Whole groups (books, questions) are drawn, because the items of a group are not independent. How often
+    each group is drawn follows a multinomial distribution, and a mean depends on nothing else.
     """
     _, index_N = np.unique(group_N, return_inverse=True)
     count_K = np.bincount(index_N).astype(np.float64)
@@ -66,7 +69,7 @@ def grouped_mean(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p values corrected for their number, as they are ordered (Holm 1979)."""
+    """Return p-values that are corrected for their number by Holm's method (1979), in the given order."""
     order = np.argsort(p_values)
     factors = np.arange(len(order), 0, -1)
     corrected = np.empty(len(order))
@@ -75,7 +78,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _pearson(gold: Values, predictions: Values, axis: int = -1) -> Values:
-    """Return Pearson's r of rows; 0 if one side is constant."""
+    """Return Pearson's correlation of each row [..., N], [...]; 0 if one side is constant."""
     g = gold - gold.mean(axis, keepdims=True)
     p = predictions - predictions.mean(axis, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -91,10 +94,10 @@ SCORES: dict[str, Statistic] = {
     ),
     "mse": lambda gold, predictions, axis=-1: ((gold - predictions) ** 2).mean(axis),
     "pearson": _pearson,
-    "spearman": _pearson,  # of ranks
+    "spearman": _pearson,  # resample_score replaces values by their ranks
     "ap": lambda gold, predictions, axis=-1: 100 * _average_precision(gold, predictions),
 }
-"""Statistics of gold and predictions, by the last part of a metric's name."""
+"""The statistic of gold and predictions that a metric is, by the last part of the metric's name."""
 
 
 @dataclass(frozen=True)
@@ -106,50 +109,57 @@ class ResampledScore:
 
 
 def resample_score(result: TaskResult, metric: str) -> ResampledScore:
-    """Resample a metric of one task.
+    """Return a metric of one task on all items and on resamples.
 
-    A metric ``all.`` is the mean over subsets, ``concatenated.`` is over all their items. Drawn items keep
-    their ranks among all items: to rank every resample anew takes seconds a task and moves an end of an
-    interval by less than its own error. All results of a task get the same draws.
+    A metric whose name begins with ``all.`` is the mean over subsets; one that begins with ``concatenated.``
+    is computed from the items of all subsets together. All results of a task get the same draws. For rank
+    correlations the items are ranked once, before they are drawn, because ranking each resample would take
+    seconds for a task, and would move the ends of an interval by less than their own error.
     """
     scope, _, kind = metric.removesuffix(".mean").rpartition(".")
-    names = sorted(result.gold)  # stored in any order
+    names = sorted(result.gold)  # the order of splits in a stored result may differ
     names_of_predictions = ["cosine"] if scope == "cosine" else names
     gold = [np.asarray(result.gold[name], np.float64) for name in names]
     predictions = [np.asarray(result.predictions[name], np.float64) for name in names_of_predictions]
     if scope == "concatenated":
         gold, predictions = [np.concatenate(gold)], [np.concatenate(predictions)]
     if kind == "spearman":
-        gold, predictions = (list(map(stats.rankdata, side)) for side in (gold, predictions))
+        gold = [stats.rankdata(values) for values in gold]
+        predictions = [stats.rankdata(values) for values in predictions]
     generator = np.random.RandomState(0)
     pairs = list(zip(gold, predictions, strict=True))
     score = float(np.mean([SCORES[kind](*pair) for pair in pairs]))
-    return ResampledScore(score, np.mean([resample(SCORES[kind], pair, generator) for pair in pairs], axis=0))
+    resamples = [resample(SCORES[kind], pair, generator) for pair in pairs]
+    return ResampledScore(score, np.mean(resamples, axis=0))
 
 
 def resample_scores(results: Sequence[TaskResult]) -> dict[str, Values]:
-    """Return one task's metrics on resamples, [R] each, as means over the results of several seeds.
+    """Return the metrics of one task on resamples, [R] each, as means over ``results``, one per seed.
 
-    Left out are metrics without predictions of items: those of single subsets, and of results of an earlier
-    version; and ``Binding``, whose items come in frames.
+    Left out are metrics that cannot be computed from the predictions of independent items: those of single
+    subsets, the accuracy at a best threshold, and all of ``Binding``, whose items come in frames.
     """
-    first, *_ = results
-    scorer = TASKS[first.task].scorer
-    scores = {}
-    for metric in first.metrics if scorer != "binding" else ():
+    first_result = results[0]
+    scorer = TASKS[first_result.task].scorer
+    scores: dict[str, Values] = {}
+    if scorer == "binding":
+        return scores
+    for metric in first_result.metrics:
         scope, _, kind = metric.removesuffix(".mean").rpartition(".")
-        has_items = scope in ("", "all", "concatenated") or (scope == "cosine" and scope in first.predictions)
-        if kind in SCORES and has_items and not (kind == "acc" and scorer == "pairs"):
+        has_cosines = scope == "cosine" and "cosine" in first_result.predictions
+        has_items = has_cosines or scope in ("", "all", "concatenated")
+        is_best_accuracy = kind == "acc" and scorer == "pairs"
+        if kind in SCORES and has_items and not is_best_accuracy:
             scores_of_seeds = [resample_score(result, metric).resamples_R for result in results]
             scores[metric] = np.mean(scores_of_seeds, axis=0)
     return scores
 
 
 def p_of_difference(a: ResampledScore, b: ResampledScore) -> float:
-    """Return the two-sided p of "both score the same" for one metric of a task (Koehn 2004).
+    """Return the two-sided p-value of the hypothesis that two models have the same score (Koehn 2004).
 
-    The same items are drawn with replacement for both; p is twice the share of resamples in which the
-    difference does not have its sign on all items.
+    ``a`` and ``b`` must be resampled with the same draws. p is twice the share of resamples in which the
+    difference does not have the sign that it has on all items.
     """
     difference = a.score - b.score
     if difference == 0:

@@ -1,1 +1,1 @@
-"""Write scores as Markdown and HTML: tables, plots, published scores."""
+"""Write scores as Markdown, LaTeX and HTML, with plots and published scores."""

@@ -1,4 +1,4 @@
-"""Write reports: pages with sections of tables, figures and prose, as Markdown, HTML or LaTeX.
+"""Write a report as Markdown, HTML or LaTeX: a page with sections of tables, figures and prose.
 
     table = Table(
         ["model", Column("MR", best="high"), Column("MSE", best="low")],
@@ -9,11 +9,11 @@
     write_text(folder / "report.html", page.html())
     write_text(folder / "report.md", page.markdown())
 
-A cell is a text, a number, a :class:`Score` or None (printed as a dash). Numbers are formatted here and
-nowhere else, so all outputs show the same digits. ``page.html`` and ``page.md`` are the templates. The HTML
-file is self-contained: it includes its style, its figures and a short script that sorts tables; every text is
-escaped. It follows the reader's choice of light or dark, and has a style for print. Markdown has tables and
-prose only.
+A cell is a text, a number, a :class:`Score` or None, which is printed as a dash. Numbers are formatted in
+this file alone, so that all outputs show the same digits. The templates are ``page.html``, ``page.md`` and
+``table.md``. The HTML file needs no other file: it includes its style, its figures and a short script that
+sorts tables. Every text in it is escaped. It follows the reader's choice of light or dark, and has a style
+for print. Markdown has no figures.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NUMBER_STARTS = f"0123456789(≤<~+-−{DASH}"
 
 @dataclass(frozen=True)
 class Score:
-    """A number with its uncertainty."""
+    """A number, with a standard deviation or an interval."""
 
     value: float
     deviation: float | None = None
@@ -53,7 +53,10 @@ class Score:
 
     @classmethod
     def over_groups(cls, values_N: NDArray[np.floating], group_N: NDArray[np.integer]) -> Score:
-        """Return the mean of items and its 95 % interval over their groups (:func:`grouped_mean`)."""
+        """Return the mean of the items' values, and its 95 % interval by resampling their groups.
+
+        See :func:`grouped_mean`.
+        """
         mean, interval = grouped_mean(values_N, group_N)
         return cls(mean, interval=interval)
 
@@ -69,85 +72,98 @@ class Column:
     digits: int = 2
     """Number of decimals of floats and scores."""
     best: Literal["high", "low"] | None = None
-    """Which value is bold; values that are printed alike are all bold, a single row never is."""
+    """Whether the highest or the lowest number is bold; None if no number is.
+
+    All cells that are printed like the best number are bold. A column's only number is not.
+    """
 
 
 @dataclass(frozen=True)
 class FormattedCell:
-    """A cell as it is printed."""
+    """The text of a cell, and how it is printed."""
 
     text: str
     is_left: bool = False
-    """Whether it is aligned to the left, as text is; numbers are aligned to the right."""
+    """Whether the text is aligned to the left; numbers are aligned to the right."""
     is_best: bool = False
+    """Whether the text is bold."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns, rows and notes."""
+    """A table with its notes."""
 
     columns: Sequence[Column | str]
+    """A string is a column with two decimals and no bold cells."""
     rows: Sequence[Sequence[TableCell]]
     title: str = ""
     notes: Sequence[str] = ()
     quoted_rows: Sequence[Sequence[TableCell]] = ()
-    """Rows from elsewhere: printed below with a †, never marked as best."""
+    """Rows from publications, which are printed below the others with a † and are never bold."""
     quoted_source: str = ""
-    """Where the quoted rows are from; it becomes a note."""
+    """The publication of the quoted rows, which is printed as a note."""
 
     @property
     def is_sortable(self) -> bool:
-        """Whether a reader may reorder the rows: a blank label belongs to the row above it."""
+        """Whether a reader may sort the rows; a row without a label must stay below the row above it."""
         return len(self.rows) + len(self.quoted_rows) > 1 and all(row[0] != "" for row in self.rows)
 
     def formatted_rows(self) -> list[list[FormattedCell]]:
-        """Return the names of the columns, then the cells of all rows, as they are printed."""
-        columns = []
-        for index, column in enumerate(self.columns):
-            if isinstance(column, str):
-                column = Column(column)
-            cells = [row[index] for row in self.rows]
-            texts = [cell for cell in cells if isinstance(cell, str)]
-            # A text that starts like a number (1,200, ≤ 500, +0.2) is one.
-            is_left = index == 0 or any(not text or text[0] not in NUMBER_STARTS for text in texts)
-            numbers = [number for cell in cells if (number := _number(cell)) is not None]
-            best_text = None
-            if column.best and len(numbers) > 1:
-                best_number = max(numbers) if column.best == "high" else min(numbers)
-                best_text = format_cell(best_number, column.digits)
-            formatted_cells = [FormattedCell(column.name, is_left)]
-            for cell in cells:
-                is_best = format_cell(_number(cell), column.digits) == best_text
-                formatted_cells.append(FormattedCell(format_cell(cell, column.digits), is_left, is_best))
-            for row in self.quoted_rows:
-                mark = " †" if index == 0 else ""
-                formatted_cells.append(FormattedCell(format_cell(row[index], column.digits) + mark, is_left))
-            columns.append(formatted_cells)
+        """Return the cells as they are printed: a row of column names, then all rows."""
+        columns = [self._formatted_column(index) for index in range(len(self.columns))]
         return [list(row) for row in zip(*columns, strict=True)]
+
+    def _formatted_column(self, index: int) -> list[FormattedCell]:
+        """Return the name and the cells of one column as they are printed."""
+        column = self.columns[index]
+        if isinstance(column, str):
+            column = Column(column)
+        cells = [row[index] for row in self.rows]
+        texts = [cell for cell in cells if isinstance(cell, str)]
+        # A text that starts like a number (1,200, ≤ 500, +0.2) is aligned like a number.
+        is_left = index == 0 or any(not text or text[0] not in NUMBER_STARTS for text in texts)
+        numbers = [number for number in map(_number, cells) if number is not None]
+        best_text = None
+        if column.best and len(numbers) > 1:
+            best_number = max(numbers) if column.best == "high" else min(numbers)
+            best_text = format_cell(best_number, column.digits)
+        formatted_cells = [FormattedCell(column.name, is_left)]
+        for cell in cells:
+            is_best = format_cell(_number(cell), column.digits) == best_text
+            formatted_cells.append(FormattedCell(format_cell(cell, column.digits), is_left, is_best))
+        mark = " †" if index == 0 else ""
+        for row in self.quoted_rows:
+            formatted_cells.append(FormattedCell(format_cell(row[index], column.digits) + mark, is_left))
+        return formatted_cells
 
     def without_best(self) -> Table:
         """Return the table with nothing in bold."""
-        columns = [each if isinstance(each, str) else replace(each, best=None) for each in self.columns]
+        columns = [
+            column if isinstance(column, str) else replace(column, best=None) for column in self.columns
+        ]
         return replace(self, columns=columns)
 
     def all_notes(self) -> list[str]:
-        """Return the notes, and the meaning of †."""
-        has_source = self.quoted_rows and self.quoted_source
-        return [*self.notes, *([f"† {self.quoted_source}."] if has_source else [])]
+        """Return the notes, the last of which names the source of quoted rows."""
+        notes = list(self.notes)
+        if self.quoted_rows and self.quoted_source:
+            notes.append(f"† {self.quoted_source}.")
+        return notes
 
     def markdown(self) -> str:
-        """Return the table in Markdown, its title as a heading of level 3, its notes below."""
+        """Return the table in Markdown, with its title as a heading of level 3 and its notes below."""
         return _render("table.md", table=self)
 
     def latex(self) -> str:
-        """Return the table in LaTeX with package booktabs, the best values bold, its notes below."""
+        """Return the table in LaTeX, for the package booktabs, with its notes below."""
         rows = self.formatted_rows()
         alignment = "".join("l" if cell.is_left else "r" for cell in rows[0])
         head, *lines = [" & ".join(map(_latex_cell, row)) + r" \\" for row in rows]
-        table = [r"\toprule", head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}", ""]
         title = rf"\paragraph{{{_latex(self.title)}}}"
+        begin = rf"\begin{{tabular}}{{{alignment}}}"
+        table = [begin, r"\toprule", head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}", ""]
         notes = map(_latex, self.all_notes())
-        return "\n".join([title, rf"\begin{{tabular}}{{{alignment}}}", *table, *notes, ""])
+        return "\n".join([title, *table, *notes, ""])
 
 
 _LATEX = str.maketrans(
@@ -160,7 +176,7 @@ _LATEX = str.maketrans(
 
 
 def _latex(text: str) -> str:
-    """Escape LaTeX's own characters, and write characters that its fonts lack as mathematics."""
+    """Return text with LaTeX's special characters escaped, and characters that its fonts lack as formulas."""
     return text.translate(_LATEX)
 
 
@@ -169,9 +185,11 @@ def _latex_cell(cell: FormattedCell) -> str:
 
 
 def _number(cell: TableCell) -> float | None:
-    """Return the finite number in a cell, if it holds one."""
+    """Return the number in a cell, or None if the cell holds no finite number."""
     value = cell.value if isinstance(cell, Score) else cell
-    return None if value is None or isinstance(value, str) or not math.isfinite(value) else value
+    if value is None or isinstance(value, str) or not math.isfinite(value):
+        return None
+    return value
 
 
 def format_cell(cell: TableCell, digits: int = 2) -> str:
@@ -188,16 +206,16 @@ def format_cell(cell: TableCell, digits: int = 2) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Escape text for a line of Markdown, so that no cell ends early, no tag opens and no line breaks."""
-    return " ".join(text.split("\n")).replace("|", "\\|").replace("<", "\\<")
+    """Return text for one line of Markdown, in which it ends no cell of a table and opens no HTML tag."""
+    return text.replace("\n", " ").replace("|", "\\|").replace("<", "\\<")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing, or a note why there is none."""
+    """A drawing, or a note that says why there is none."""
 
     svg: str
-    """Markup that needs no escaping; empty when the figure is left out."""
+    """Markup that is written without escaping; empty if the figure is left out."""
     caption: str = ""
     note: str = ""
     """Why the figure was left out."""
@@ -209,12 +227,11 @@ Block = Table | Figure | str
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and its content."""
+    """A heading, a remark below it, and the content."""
 
     title: str
     blocks: Sequence[Block]
     note: str = ""
-    """A remark below the heading."""
 
 
 @dataclass(frozen=True)
@@ -226,12 +243,14 @@ class Page:
     introduction: str = ""
 
     def latex(self) -> str:
-        """Return the tables in LaTeX, as the body of a document."""
-        tables = [b.latex() for section in self.sections for b in section.blocks if isinstance(b, Table)]
-        return "\n".join(["% to be read by \\input, after \\usepackage{booktabs}", *tables])
+        """Return the tables in LaTeX, to be included in a document."""
+        parts = ["% to be read by \\input, after \\usepackage{booktabs}"]
+        for section in self.sections:
+            parts += [block.latex() for block in section.blocks if isinstance(block, Table)]
+        return "\n".join(parts)
 
     def markdown(self) -> str:
-        """Return tables and prose in Markdown; sections with figures alone are left out."""
+        """Return tables and prose in Markdown; sections that have nothing but figures are left out."""
         return _render("page.md", page=self)
 
     def text(self) -> str:
@@ -239,7 +258,7 @@ class Page:
         return re.sub(r"\\([|<])", r"\1", self.markdown())
 
     def html(self) -> str:
-        """Return everything as one self-contained file of HTML."""
+        """Return the whole page as HTML that needs no other file."""
         return _render("page.html", page=self)
 
 

@@ -1,9 +1,9 @@
-"""Draw the plots of a page: bars, curves, points in the plane, heat maps.
+"""Draw the plots of a report as SVG: bars, curves, dots, points in the plane, heat maps.
 
     Section("Per task", [plots.bars(["dep,const"], ["MR", "CR"], {("dep,const", "MR"): Score(74.2)})])
 
-Equal input gives equal bytes. Without matplotlib a plot becomes a figure with a note that names the extra to
-install.
+Equal input gives equal bytes. If matplotlib is not installed, the figure holds a note in place of the plot,
+which names the extra to install.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ COLOURS = (
 """Colours of twelve models or classes."""
 GRID_COLOUR = "#eeeeee"
 BAR_HEIGHT, GROUP_GAP, LETTER_WIDTH = 0.16, 0.2, 0.085
-"""In inches; letters are those of a legend."""
+"""Height of a bar, gap between groups of bars, and width of a letter in a legend, in inches."""
 PAGE_WIDTH = 8.0
-"""Inches of a figure that is as wide as the page."""
+"""Width of the page, in inches."""
 
 
 def bars(
@@ -44,9 +44,14 @@ def bars(
     caption: str = "",
     inches: float = PAGE_WIDTH,
 ) -> Figure:
-    """Draw bars from zero: a group per task from the top, a colour per model, intervals as whiskers.
+    """Draw horizontal bars from zero, with whiskers for intervals or standard deviations.
 
-    Scores are by series and group; missing bars are left out. ``inches`` is the figure's width.
+    Args:
+        series: names of the models; each has a colour.
+        groups: names of the tasks, from the top; each is a group with a bar per model.
+        scores: the score of a bar by series and group; a missing one leaves its place empty.
+        caption: text below the figure.
+        inches: width of the figure.
     """
     finite_scores = {key: score for key, score in scores.items() if score and math.isfinite(score.value)}
 
@@ -55,16 +60,19 @@ def bars(
         canvas.set_size_inches(inches, 1 + height * len(groups))
         axes = canvas.subplots()
         for number, name in enumerate(series):
-            values, ends = [], []
+            values = []
+            ends = []
             for group in groups:
                 score = finite_scores.get((name, group), Score(math.nan))
                 deviation = score.deviation or 0
                 values.append(score.value)
                 ends.append(score.interval or (score.value - deviation, score.value + deviation))
-            lengths_2N = np.maximum(0, (np.array(ends).T - values) * [[-1], [1]])
+            lows, highs = np.array(ends).T
+            lengths_2N = np.maximum(0, np.stack([values - lows, highs - values]))
             whiskers = lengths_2N if np.nansum(lengths_2N) else None
-            y_N = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * BAR_HEIGHT / height
-            axes.barh(y_N, values, 0.9 * BAR_HEIGHT / height, xerr=whiskers, color=f"C{number}")
+            bar_height = BAR_HEIGHT / height  # of a group, which has height 1
+            y_N = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * bar_height
+            axes.barh(y_N, values, 0.9 * bar_height, xerr=whiskers, color=f"C{number}")
         axes.set_yticks(range(len(groups)), groups)
         axes.invert_yaxis()
         axes.grid(axis="x", color=GRID_COLOUR)
@@ -81,9 +89,16 @@ def curves(
     caption: str = "",
     inches: float = PAGE_WIDTH,
 ) -> Figure:
-    """Draw a line through the points (x, y) of each series; points that are not finite are left out.
+    """Draw a line through the points (x, y) of each series.
 
-    ``spans`` are the ends of a vertical bar at each point, by name; then all points must be finite.
+    Args:
+        series: the points by name; those that are not finite are left out.
+        spans: the lower and upper end of a vertical bar at each point, by name; then all points of the series
+            must be finite. With ``spans`` points are marked by dots.
+        x_label: name of the horizontal axis.
+        y_label: name of the vertical axis.
+        caption: text below the figure.
+        inches: width of the figure.
     """
     finite_series = {
         name: [point for point in line if all(map(math.isfinite, point))] for name, line in series.items()
@@ -112,7 +127,11 @@ def dots(
     caption: str = "",
     inches: float = PAGE_WIDTH,
 ) -> Figure:
-    """Draw a panel per title, with a line per row: a dot per value, a stroke at the mean, a text beside."""
+    """Draw a panel for each title, with a line for each row of it.
+
+    A row has values, each drawn as a dot, and a text at the right end of the line; a vertical stroke marks
+    the mean.
+    """
 
     def draw(canvas: Canvas) -> None:
         canvas.set_size_inches(inches, sum(0.7 + BAR_HEIGHT * len(rows) for rows in panels.values()))
@@ -139,10 +158,18 @@ def scatter(
     links: Sequence[tuple[int, int]] = (),
     caption: str = "",
 ) -> Figure:
-    """Draw vectors in a plane, coloured by class, unless they are fewer than five, or all equal.
+    """Draw vectors as points in the plane, coloured by class.
 
-    The plane is that of two principal components, or of t-SNE (van der Maaten & Hinton 2008), which starts
-    there. ``classes`` are indices into ``names``, [N]; ``links`` are pairs to join by a dashed line.
+    Fewer than five vectors, or equal ones, are not drawn; the figure then says so.
+
+    Args:
+        vectors_ND: the vectors.
+        classes: the class of each vector, an index into ``names``, [N].
+        names: names of the classes.
+        by: how vectors are projected: onto the first two principal components (``pca``), or by t-SNE that
+            starts from these (``tsne``; van der Maaten & Hinton 2008).
+        links: pairs of indices of vectors that a dashed line joins.
+        caption: text below the figure.
     """
     if len(vectors_ND) < 5 or vectors_ND.shape[1] < 2 or not np.ptp(vectors_ND, axis=0).any():
         return Figure("", caption, "too few texts or dimensions for a plane")
@@ -161,10 +188,12 @@ def scatter(
         projection = tsne if by == "tsne" else PCA(2, svd_solver="full")
         points_N2 = projection.fit_transform(vectors_ND)
         for pair in links:
-            axes.plot(*points_N2[list(pair)].T, "--", color="#bbbbbb", linewidth=0.8)
+            x_2, y_2 = points_N2[list(pair)].T
+            axes.plot(x_2, y_2, "--", color="#bbbbbb", linewidth=0.8)
         style: dict[str, Any] = {"markersize": 3.5, "alpha": 0.7, "markeredgewidth": 0}
         for number in range(len(names)):
-            axes.plot(*points_N2[np.asarray(classes) == number].T, "o", color=f"C{number}", **style)
+            x_n, y_n = points_N2[np.asarray(classes) == number].T
+            axes.plot(x_n, y_n, "o", color=f"C{number}", **style)
         axes.set_xticks([])
         axes.set_yticks([])
 
@@ -181,8 +210,9 @@ def heat_map(
 ) -> Figure:
     """Draw matrices [rows, columns] as colours on one scale, one panel below the other; NaN stays white.
 
-    The scale of percentages goes from their 2nd percentile to 100. A diverging scale, for differences in
-    points, is symmetric around zero and ends at their 98th percentile.
+    With ``diverging`` the values are differences in percentage points, and the scale is symmetric around zero
+    up to the 98th percentile of their sizes. Without it they are percentages, and the scale goes from their
+    2nd percentile to 100.
     """
     values = np.concatenate([grid[np.isfinite(grid)] for grid in panels.values()] or [np.empty(0)])
 
@@ -207,9 +237,10 @@ def heat_map(
 
 
 def _figure(draw: Callable[[Canvas], None], caption: str, names: Sequence[str] | None) -> Figure:
-    """Call ``draw`` with an empty canvas, and put a legend of coloured ``names`` below.
+    """Return the figure that ``draw`` draws on an empty canvas, with a legend of ``names`` below it.
 
-    The figure says why it is left out if there is nothing to draw (``names`` is None) or no matplotlib.
+    ``names`` is empty if there is no legend, and None if there is nothing to draw. Then, or without
+    matplotlib, the figure holds a note in place of the drawing.
     """
     if names is None:
         return Figure("", caption, "there are no values to draw")
@@ -221,8 +252,8 @@ def _figure(draw: Callable[[Canvas], None], caption: str, names: Sequence[str] |
             from matplotlib.patches import Patch
     except MissingExtraError as error:
         return Figure("", caption, str(error))
-    # With a fixed salt and no date equal input gives equal bytes. Names are never parsed as formulas; drawn
-    # as paths, they need no font of the reader's and no escaping.
+    # Equal input gives equal bytes because the salt is fixed and no date is written. Letters are drawn as
+    # paths, so that they need no font; dollar signs in names begin no formula.
     stream = io.BytesIO()
     style: dict[Any, Any] = {
         "svg.hashsalt": "report",
@@ -230,7 +261,7 @@ def _figure(draw: Callable[[Canvas], None], caption: str, names: Sequence[str] |
         "text.parse_math": False,
         "axes.axisbelow": True,
     }
-    with rc_context({**style, "axes.prop_cycle": cycler(color=COLOURS)}):
+    with rc_context(style | {"axes.prop_cycle": cycler(color=COLOURS)}):
         canvas = Canvas(layout="constrained")
         draw(canvas)
         if names:
@@ -240,6 +271,7 @@ def _figure(draw: Callable[[Canvas], None], caption: str, names: Sequence[str] |
             canvas.legend(handles=patches, loc="outside lower left", ncols=columns, frameon=False)
         canvas.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     # matplotlib repeats names in comments, where XML allows no control characters but \t, \n and \r.
-    svg = stream.getvalue().translate(None, bytes({*range(32)} - {9, 10, 13}))
+    forbidden = bytes(code for code in range(32) if chr(code) not in "\t\n\r")
+    svg = stream.getvalue().translate(None, forbidden)
     data = base64.b64encode(svg).decode()
     return Figure(f'<img alt="{html.escape(caption)}" src="data:image/svg+xml;base64,{data}"/>', caption)

@@ -1,8 +1,8 @@
 """Make the tables of scores: the multi-view paper's columns, similarity, other tasks, and differences.
 
-MR CR SUBJ MPQA TREC accuracy, MRPC accuracy and F1, SICK-R r, ρ and MSE (times 100). For the average a
-task's metrics are averaged first, with 100 - MSE in place of the MSE. There is no average when a task is
-missing, because it could not be compared with the paper's.
+The paper's columns are the accuracy of MR, CR, SUBJ, MPQA and TREC, accuracy and F1 of MRPC, and r, ρ and MSE
+(times 100) of SICK-R. For their average the metrics of a task are averaged first, with 100 - MSE in place of
+the MSE. There is no average if a task is missing, because it could not be compared with that of the paper.
 
 ``published.csv`` has tables 1 to 3 of Simoulin & Crabbé, "Contrasting distinct structured views to learn
 sentence embeddings" (EACL SRW 2021), which quote the rows of other models from the papers named with them.
@@ -12,7 +12,7 @@ import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from itertools import combinations, compress
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ PAPER_COLUMNS: Columns = {
 }
 """Columns of the paper's table, in its order."""
 DIFFERENCES_OF = {"sts": ("all.pearson.mean", "concatenated.spearman")}
-"""The metrics in which models are compared, by scorer, where it is not the main metric."""
+"""The metrics in which models are compared, by scorer; models are else compared in the main metric."""
 AVERAGE = "average"
 INTERVALS = "In brackets: 95 % of 1,000 resamples of the items."
 DIFFERENCES = (
@@ -64,7 +64,7 @@ class ModelScores:
     results: dict[int, dict[str, TaskResult]] = field(default_factory=dict)
     """Results by seed and task."""
     dim: int | None = None
-    """Size of a vector."""
+    """Number of dimensions of a vector."""
     hours: float | None = None
     """Hours of training."""
 
@@ -77,60 +77,70 @@ class ModelScores:
 
     @cached_property
     def resamples(self) -> dict[str, dict[str, Values]]:
-        """Metrics by task on resamples of the items, as means over seeds."""
-        tasks = dict.fromkeys(task for by_task in self.results.values() for task in by_task)
-        return {
-            task: resample_scores([by_task[task] for by_task in self.results.values() if task in by_task])
-            for task in tasks
-        }
+        """Metrics by task on each resample of the items, [R], as means over seeds."""
+        results: dict[str, list[TaskResult]] = {}
+        for by_task in self.results.values():
+            for task, result in by_task.items():
+                results.setdefault(task, []).append(result)
+        return {task: resample_scores(results_of_seeds) for task, results_of_seeds in results.items()}
 
     def scores(self, make_row: Callable[[Any], dict[str, Any]], intervals: bool) -> dict[str, Score]:
-        """Return the mean over seeds by column of a table, with the interval over items where it is known."""
-        rows = [make_row(metrics) for metrics in self.metrics]
+        """Return the mean over seeds of each column that ``make_row`` makes from metrics by task.
+
+        With ``intervals`` a score has its interval over the items, if it can be resampled.
+        """
+        values: dict[str, list[float]] = {}
+        for metrics in self.metrics:
+            for column, value in make_row(metrics).items():
+                values.setdefault(column, []).append(value)
         resamples = make_row(self.resamples) if intervals else {}
         scores = {}
-        for column in dict.fromkeys(column for row in rows for column in row):
+        for column, values_of_seeds in values.items():
             ends = interval(resamples[column]) if column in resamples else None
-            scores[column] = Score.over_seeds([row[column] for row in rows if column in row], ends)
+            scores[column] = Score.over_seeds(values_of_seeds, ends)
         return scores
 
 
 def factor_of(metric: str) -> int:
-    """Return the factor of a metric in tables: correlations are fractions, the others per cent."""
+    """Return the factor of a metric in tables: 100 for correlations, 1 for percentages."""
     return 100 if "pearson" in metric or "spearman" in metric else 1
 
 
 def headline(task: str, metrics: Mapping[str, float]) -> float:
-    """Return a task's main metric in percent."""
+    """Return the main metric of a task in percent; a correlation is multiplied by 100."""
     metric = TASKS[task].headline
     return factor_of(metric) * metrics[metric]
 
 
 def similarity_columns() -> dict[str, tuple[str, str, float]]:
-    """Return the columns of Spearman's correlation of cosines over all pairs; nothing is trained for it."""
+    """Return the columns of STS tasks with Spearman's correlation of cosines over all pairs of a task."""
     columns = {}
-    for task in map(TASKS.__getitem__, tasks_in("sts")):
+    for name in tasks_in("sts"):
+        task = TASKS[name]
         is_graded = task.kind == "graded"
         label, metric = ("(cosine)", "cosine.spearman") if is_graded else ("all", "concatenated.spearman")
-        columns[f"{task.short_name} {label}"] = (task.name, metric, 100.0)
+        columns[f"{task.short_name} {label}"] = (name, metric, 100.0)
     return columns
 
 
 def further_columns() -> dict[str, tuple[str, str, float]]:
-    """Return the columns of the main metrics of tasks that are not in the paper's table."""
-    tasks_of_paper = {task for task, *_ in PAPER_COLUMNS.values()}
+    """Return the columns of the main metrics of STS tasks that are not in the paper's table."""
+    tasks_of_paper = {task for task, _, _ in PAPER_COLUMNS.values()}
     columns = {}
-    for task in (TASKS[name] for name in tasks_in("sts") if name not in tasks_of_paper):
-        label = "(trained)" if task.kind == "graded" else "mean"
-        columns[f"{task.short_name} {label}"] = (task.name, task.headline, 100.0)
+    for name in tasks_in("sts"):
+        if name not in tasks_of_paper:
+            task = TASKS[name]
+            label = "(trained)" if task.kind == "graded" else "mean"
+            columns[f"{task.short_name} {label}"] = (name, task.headline, 100.0)
     return columns
 
 
-# The functions that make rows take a model's scores, or arrays of its scores on all resamples.
+# The next functions make rows of numbers from the scores of a model or, because they only add and multiply,
+# rows of arrays [R] from its scores on resamples.
 
 
 def headlines(scores: TaskMetrics) -> dict[str, float]:
-    """Return the main metric of every task, in percent."""
+    """Return the main metric of every task in percent, by task."""
     return {task: headline(task, metrics) for task, metrics in scores.items() if metrics}
 
 
@@ -140,9 +150,9 @@ def paper_row(scores: TaskMetrics) -> dict[str, float]:
 
 
 def similarity_row(scores: TaskMetrics, mean_columns: Sequence[str]) -> dict[str, float]:
-    """Return the similarity scores of one model and seed by column, times 100.
+    """Return the similarity scores by column, times 100, with their mean over ``mean_columns``.
 
-    Their mean over ``mean_columns`` is left out when one of these is missing.
+    There is no mean if one of these columns is missing.
     """
     row = _row({**similarity_columns(), **further_columns()}, scores)
     if len(mean_columns) > 1 and set(mean_columns) <= row.keys():
@@ -151,6 +161,7 @@ def similarity_row(scores: TaskMetrics, mean_columns: Sequence[str]) -> dict[str
 
 
 def _row(columns: Columns, scores: TaskMetrics) -> dict[str, float]:
+    """Return the score of each column, times its factor; columns without a score are left out."""
     return {
         column: scores[task][metric] * factor
         for column, (task, metric, factor) in columns.items()
@@ -159,7 +170,10 @@ def _row(columns: Columns, scores: TaskMetrics) -> dict[str, float]:
 
 
 def task_means(row: Mapping[str, float]) -> dict[str, float]:
-    """Return the mean of each task's columns in the paper's table, with 100 - 100 MSE in place of the MSE."""
+    """Return the mean of each task's columns in the paper's table, by task.
+
+    ``row`` has scores by column of that table. 100 - 100 MSE takes the place of the MSE.
+    """
     by_task: dict[str, list[float]] = {}
     for column, (task, metric, _) in PAPER_COLUMNS.items():
         if column in row:
@@ -177,30 +191,38 @@ def with_average(row: dict[str, float]) -> dict[str, float]:
 
 @cache
 def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
-    """Return the paper's rows: texts (model, quoted from, dim, hours), and scores by column with average."""
-    columns = (*PAPER_COLUMNS, AVERAGE)
+    """Return the rows of the paper's tables.
+
+    A row is the line of the file (with the texts model, quoted from, dim, hours), and its scores by column
+    with their average.
+    """
+    rows = []
     with open(Path(__file__).with_name("published.csv"), encoding="utf-8", newline="") as stream:
-        lines = list(csv.DictReader(stream))
-    return [(line, with_average({c: float(line[c]) for c in columns if line[c]})) for line in lines]
+        for line in csv.DictReader(stream):
+            scores = {column: float(line[column]) for column in (*PAPER_COLUMNS, AVERAGE) if line[column]}
+            rows.append((line, with_average(scores)))
+    return rows
 
 
 def columns_of_mean(metrics: Iterable[TaskMetrics]) -> list[str]:
-    """Return the similarity columns to average, one for every set that a model was scored on."""
+    """Return the similarity columns in which a model has a score; ``metrics`` are those of all models."""
     columns = similarity_columns()
     rows = [_row(columns, scores) for scores in metrics]
     return [column for column in columns if any(column in row for row in rows)]
 
 
 def name_of_mean(mean_columns: Sequence[str]) -> str:
-    """Return the name of the mean over some similarity columns."""
+    """Return the name of the mean over these similarity columns: STS-7, STS-5 or, of others, STS average."""
     columns = similarity_columns()
     tasks = {columns[column][0] for column in mean_columns}
-    names = {"STS-7": "sts7", "STS-5": "sts5"}
-    return next((name for name, group in names.items() if tasks == {*tasks_in(group)}), "STS average")
+    for name, group in (("STS-7", "sts7"), ("STS-5", "sts5")):
+        if tasks == set(tasks_in(group)):
+            return name
+    return "STS average"
 
 
 def score_sections(models: Sequence[ModelScores], *, intervals: bool = False) -> list[Section]:
-    """Return the tables of scores: the paper's, similarity, other tasks, probing."""
+    """Return the tables of scores that have a column: the paper's, similarity, other tasks, probing."""
     all_metrics = [metrics for model in models for metrics in model.metrics]
     mean_columns = columns_of_mean(all_metrics)
     mean = name_of_mean(mean_columns)
@@ -231,9 +253,14 @@ def _score_table(
     columns: Iterable[str],
     notes: Mapping[str, str] | None = None,
 ) -> Table:
-    """Return the table of means with deviations over seeds and intervals over items, the best marked.
+    """Return a table with a row per model: means and deviations over seeds, and intervals over items.
 
-    ``make_row`` gives scores by column; columns without a score are left out, and so are their ``notes``.
+    Args:
+        models: the models.
+        intervals: whether intervals are computed.
+        make_row: returns scores by column, from metrics by task.
+        columns: the columns in order; those in which no model has a score are left out.
+        notes: notes by the column that they explain; a note of the column "" is always printed.
     """
     scores = {model.name: model.scores(make_row, intervals) for model in models}
     names = [column for column in columns if any(column in row for row in scores.values())]
@@ -246,39 +273,47 @@ def _score_table(
 
 
 def _paper_table(models: Sequence[ModelScores], intervals: bool) -> Table:
-    """Return the paper's columns with each model's effort, above the paper's rows that have one of them."""
+    """Return the table of the paper's columns, with the size and the hours of training of each model.
+
+    Below the models are the rows of the paper that have a score in one of these columns.
+    """
     table = _score_table(models, intervals, paper_row, (*PAPER_COLUMNS, AVERAGE))
-    label, *columns = table.columns
-    scores = [column.name for column in columns if isinstance(column, Column)]
-    if not scores:
+    names = [column.name for column in table.columns if isinstance(column, Column)]
+    if not names:
         return table
-    efforts = [(model.dim, model.hours) for model in models]
-    has_effort = [any(effort is not None for effort in column) for column in zip(*efforts, strict=True)]
-    heads = compress((Column("Dim", digits=0), Column("Hrs")), has_effort)
-    rows = [
-        [row[0], *compress(effort, has_effort), *row[1:]]
-        for effort, row in zip(efforts, table.rows, strict=True)
-    ]
+    columns = list(table.columns)
+    rows = [list(row) for row in table.rows]
     quoted_rows: list[list[TableCell]] = []
+    quoted_lines = []
     for line, published_scores in published_rows():
-        cells = [f"{published_scores[name]:.1f}" if name in published_scores else None for name in scores]
+        cells = [f"{published_scores[name]:.1f}" if name in published_scores else None for name in names]
         if any(cells):
-            effort = compress((line["dim"], line["hours"]), has_effort)
-            quoted_rows.append([f"{line['model']} ({line['quoted from']})", *effort, *cells])
+            quoted_lines.append(line)
+            quoted_rows.append([f"{line['model']} ({line['quoted from']})", *cells])
+    efforts = (
+        (Column("Hrs"), "hours", [model.hours for model in models]),
+        (Column("Dim", digits=0), "dim", [model.dim for model in models]),
+    )
+    for column, key, values in efforts:  # each is inserted before the one that was inserted last
+        if any(value is not None for value in values):
+            columns.insert(1, column)
+            for row, value in zip(rows, values, strict=True):
+                row.insert(1, value)
+            for quoted_row, line in zip(quoted_rows, quoted_lines, strict=True):
+                quoted_row.insert(1, line[key])
     notes = ["SICK-R times 100; lower MSE is better."]
-    if AVERAGE not in scores:
+    if AVERAGE not in names:
         notes.append("No average: it needs every task of the multi-view paper's table.")
     notes += table.notes
-    columns = [label, *heads, *columns]
     return Table(columns, rows, notes=notes, quoted_rows=quoted_rows, quoted_source=NOTE)
 
 
 def difference_table(models: Sequence[ModelScores]) -> Table:
-    """Compare every two models on their first seed: a row per pair."""
+    """Return the table of differences between every two models on their first seed, a row per pair."""
     results = {model.name: next(iter(model.results.values())) for model in models}
     tasks = list(dict.fromkeys(task for by_task in results.values() for task in by_task))
     pairs = list(combinations(results, 2))
-    # A result is resampled once, with however many others it is compared.
+    # The cache lets each result be resampled once, although it is compared with several others.
     score = cache(lambda model, task, metric: resample_score(results[model][task], metric))
 
     def difference(a: str, b: str, task: str) -> str:

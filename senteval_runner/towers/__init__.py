@@ -1,11 +1,11 @@
-"""Open transformers: layer by layer to score them, and as towers to train them.
+"""Open transformers, layer by layer for scoring, or as towers for fine-tuning.
 
-The types of options are here, because this file imports nothing heavy.
+The types of options are in this file, because it does not import torch.
 """
 
 from typing import Literal
 
 Pooling = Literal["mean", "cls", "max"]
-"""How word-piece vectors become one vector."""
+"""How the vectors of word pieces become one vector."""
 Concatenation = Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff", "uv-diff-prod"]
-"""Features of a pair: uv is u;v, diff is |u-v|, prod is u*v."""
+"""Which features of a pair are concatenated: uv is u and v, diff is |u-v|, prod is u*v."""

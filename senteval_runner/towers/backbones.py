@@ -1,10 +1,11 @@
-"""Open encoders layer by layer (those of Hugging Face), or as a whole.
+"""Open Hugging Face encoders layer by layer, or any encoder as a whole.
 
-A backbone lists its columns (layer, pooling) and computes all of them in one pass over the sentences. The
-poolings are EMP's four: the state of [CLS], the state of [SEP], mean and maximum over all word pieces. As in
-bert-as-service, special pieces count and padding does not.
+A backbone lists its columns, which are pairs of a layer and a pooling, and computes all of them in one pass
+over the sentences. The poolings are the four of EMP (:mod:`studies.layers`): the state of [CLS], the state of
+[SEP], and the mean and the maximum over all word pieces. As in bert-as-service the mean and the maximum
+include special pieces, but not padding.
 
-Legend of dimension suffixes: K columns, n sentences, B of a batch, T word pieces, D vector size.
+Legend of dimension suffixes: K columns, n sentences, B sentences of a batch, T word pieces, D vector size.
 """
 
 import re
@@ -36,20 +37,26 @@ BATCH = 32
 """Number of sentences encoded at a time."""
 POOLINGS = ("cls", "sep", "mean", "max")
 WHOLE_ENCODER, OWN_POOLING = "whole", "own"
-"""The layer and the pooling of an encoder that is taken as a whole."""
+"""The layer and the pooling of an encoder that is not opened layer by layer."""
 
 
 Representation = tuple[str, str]
-"""Layers and a pooling, of which one vector is made; ``-1,-12`` are two layers that are put side by side."""
+"""Names of layers, and a pooling, that give one vector; the layers of ``-1,-12`` are concatenated."""
 
 
 def transformer_layers(count: int) -> tuple[str, ...]:
-    """Return the names ``emb``, then the layers from the bottom up as EMP counts them: ``-12`` ... ``-1``."""
-    return ("emb", *(str(number) for number in range(-count, 0)))
+    """Return the names of layers from the bottom up as EMP counts them: ``emb``, ``-12``, ... ``-1``.
+
+    ``emb`` are the embeddings; ``count`` is the number of layers above them.
+    """
+    return ("emb", *map(str, range(-count, 0)))
 
 
 def select_layers(names: str, layers: Sequence[str], backbone: str) -> str:
-    """Return layers by name, in the given order, each once; ``top`` and ``bottom`` get their numbers."""
+    """Return the layers that ``names`` lists, with ``top`` and ``bottom`` replaced by ``-1`` and ``-12``.
+
+    ``layers`` are those of the backbone. Raises UserError: a layer is not among them, or is named twice.
+    """
     ends = {"top": "-1", "bottom": f"-{len(layers) - 1}"}
     selection = [ends.get(name.strip(), name.strip()) for name in names.split(",")]
     for name in selection:
@@ -59,16 +66,16 @@ def select_layers(names: str, layers: Sequence[str], backbone: str) -> str:
 
 
 def columns_of(choice: Representation) -> list[tuple[str, str]]:
-    """Return the layer and pooling of each stored vector that is put side by side."""
+    """Return the columns, pairs of a layer and a pooling, that are concatenated for a representation."""
     layers, pooling = choice
     return [(layer, pooling) for layer in layers.split(",")]
 
 
 def special_positions(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
-    """Return the positions of [CLS] and [SEP] in a sentence, negative ones from its end, and notes.
+    """Return the positions of [CLS] and [SEP] in a sentence, and notes for readers of the scores.
 
-    XLNet puts both last. A tokenizer without [CLS] (T5, GPT-2) has the first token in its place, one without
-    [SEP] the last; the notes say so.
+    A position is counted from the end if it is negative: XLNet puts both pieces last. In place of a missing
+    [CLS] (T5, GPT-2) the first piece is taken, in place of a missing [SEP] the last; then a note says so.
     """
     encoding = tokenizer("a", return_special_tokens_mask=True)
     ids, is_special = encoding["input_ids"], encoding["special_tokens_mask"]
@@ -87,7 +94,11 @@ def special_positions(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
 
 
 def pool(hidden_BTD: Tensor, mask_BT: Tensor, positions: Mapping[str, int], pooling: str) -> Tensor:
-    """Pool a layer by one of :data:`POOLINGS`: [B, D]; the mask is 1 at real tokens, which are in one run."""
+    """Return the pooled states of one layer, [B, D]; ``pooling`` is one of :data:`POOLINGS`.
+
+    ``mask_BT`` is 1 at word pieces and 0 at padding, which is only before or behind them. ``positions`` are
+    those of :func:`special_positions`.
+    """
     real_BT = mask_BT.bool()
     if pooling == "mean":
         weight_BT = real_BT.to(hidden_BTD.dtype)
@@ -95,45 +106,54 @@ def pool(hidden_BTD: Tensor, mask_BT: Tensor, positions: Mapping[str, int], pool
     if pooling == "max":
         return hidden_BTD.masked_fill(~real_BT[:, :, None], float("-inf")).amax(1)
     position = positions[pooling]
-    first_B = mask_BT.long().argmax(1) + (mask_BT.sum(1) if position < 0 else 0)
-    return hidden_BTD[torch.arange(len(hidden_BTD), device=hidden_BTD.device), first_B + position]
+    first_B = mask_BT.long().argmax(1)
+    origin_B = first_B + mask_BT.sum(1) if position < 0 else first_B
+    return hidden_BTD[torch.arange(len(hidden_BTD), device=hidden_BTD.device), origin_B + position]
 
 
 class Backbone:
-    """Any sentence encoder as a whole, also vectors of words or sentences: one layer with one pooling.
+    """Any sentence encoder, or word or sentence vectors, as a single layer with a single pooling.
 
-    In this way EMP compares the layers of BERT with averaged GloVe, Universal Sentence Encoder and InferSent.
+    EMP compares averaged GloVe, Universal Sentence Encoder and InferSent with the layers of BERT in this way.
     """
 
     layers: tuple[str, ...] = (WHOLE_ENCODER,)
-    """Names of layers, from the bottom up."""
+    """Names of the layers, from the bottom up."""
     poolings: tuple[str, ...] = (OWN_POOLING,)
+    """Names of the poolings."""
 
     def __init__(self, recipe: EncoderRecipe, method: Method = "encode") -> None:
         part = Part.of(Loader(recipe=recipe, trees=EvaluationTrees().of))
         self.recipe, self.name = recipe, recipe.name.label
         self.vectors = part.features if method == "features" else part.encode
         self.identity: list[Any] = [self.vectors.key, WHOLE_ENCODER]
-        """Everything that determines the vectors, except the columns."""
+        """All that the vectors depend on, except the columns."""
         self.columns = [(WHOLE_ENCODER, OWN_POOLING)]
-        """Layer and pooling of the vectors that :meth:`encode` computes, in order."""
+        """Layer and pooling of each vector that :meth:`encode` computes."""
 
     def notes(self) -> list[str]:
-        """Return remarks for readers of the scores."""
+        """Return notes for readers of the scores."""
         vectors = "mean over known words" if self.recipe.kind == "words" else "its own sentence vectors"
         return [f"{self.name}: {vectors}, one row"]
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
-        """Return all columns of token lists."""
+        """Return all columns of sentences, which are lists of tokens."""
         return self.vectors(sentences)
 
     def open(self, choices: Sequence[Representation], cache: Path | None, dtype: str = "float32") -> None:
-        """Open the columns of some choices, kept in a subfolder of ``cache`` or, without one, in memory."""
-        for _, pooling in choices:
+        """Prepare the columns of some representations for :meth:`encoder`.
+
+        Their vectors are kept in a subfolder of ``cache`` as numbers of type ``dtype`` or, if ``cache`` is
+        None, in memory. Raises UserError: the backbone lacks a pooling.
+        """
+        columns: list[tuple[str, str]] = []
+        for choice in choices:
+            _, pooling = choice
             if pooling not in self.poolings:
                 raise UserError(f"{self.name}: no pooling {pooling!r}; it has {', '.join(self.poolings)}")
+            columns += columns_of(choice)
         self.choices = choices
-        self.columns = list(dict.fromkeys(column for choice in choices for column in columns_of(choice)))
+        self.columns = list(dict.fromkeys(columns))
         key = json_digest([*self.identity, dtype, self.columns], 16)
         vectors = Computed(
             key=key, label="", name=self.name, compute=lambda sentences, *_: self.encode(sentences)
@@ -141,16 +161,17 @@ class Backbone:
         self.kept = StoredVectors(vectors, cache, len(self.columns), dtype)
 
     def encoder(self, choice: Representation) -> OpenedEncoder:
-        """Return an encoder whose vectors, for classifiers too, are an opened choice's side by side."""
+        """Return an encoder with the vectors of a representation that was opened, also for classifiers."""
         columns = self.kept.reading([self.columns.index(column) for column in columns_of(choice)])
         return OpenedEncoder(parts=[Part(recipe=self.recipe, encode=columns, features=columns)])
 
 
 class TransformerBackbone(Backbone):
-    """The hidden states of every layer of a Hugging Face encoder, pooled; weights are loaded when needed.
+    """The pooled hidden states of every layer of a Hugging Face encoder.
 
-    Of a sentence-transformers folder the first module is used. Sentences of more than ``max_length`` word
-    pieces, special ones included, are cut. A name under which nothing can be loaded is an error.
+    Its weights are loaded when a vector has to be computed. In a sentence-transformers folder the first
+    module is the encoder. Sentences are cut to ``max_length`` word pieces, special ones included. Raises
+    UserError: nothing that can be loaded has the name.
     """
 
     poolings = POOLINGS
@@ -165,7 +186,7 @@ class TransformerBackbone(Backbone):
         with report_in_one_line(
             f"backbone {recipe.name.spec!r} cannot be loaded", "give the folder or name of an encoder"
         ):
-            # The default None would ask at the terminal, and run the folder's code after "y".
+            # With the default None transformers would ask whether to run code of the folder.
             self.config = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
         self.layers = transformer_layers(int(self.config.num_hidden_layers))
         self.columns = [(layer, pooling) for layer in self.layers for pooling in POOLINGS]
@@ -174,7 +195,7 @@ class TransformerBackbone(Backbone):
 
     @cached_property
     def model(self) -> Any:
-        """The encoder in float32; padding on the right leaves positions as without padding."""
+        """The encoder in float32; it pads on the right, so that padding changes no position."""
         model = load_pretrained(self.path).to(self.device).float().eval()
         model.tokenizer.padding_side = "right"
         if model.tokenizer.pad_token is None:
@@ -182,17 +203,23 @@ class TransformerBackbone(Backbone):
         return model
 
     def notes(self) -> list[str]:
-        """Return which tokens stand for missing ones, and where sentences are cut."""
+        """Return notes on replaced special tokens, and on the length to which sentences are cut."""
         _, notes = special_positions(self.model.tokenizer)
         return [f"{self.name}: {note}" for note in (*notes, f"cut at {self._limit()} pieces")]
 
     def _limit(self) -> int:
-        """Return the most word pieces of a sentence: the option, or less if the model has fewer positions."""
+        """Return the largest number of word pieces of a sentence.
+
+        It is ``max_length``, or less if the model has fewer positions.
+        """
         return max(4, min(self.max_length, max_pieces(self.config, self.model.tokenizer) or self.max_length))
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
-        """Return all columns, float32 [K, n, D]; long sentences are computed first."""
+        """Return all columns of sentences, float32 [K, n, D].
+
+        The longest sentences are encoded first, so that those of a batch have about the same length.
+        """
         texts = list(map(text_of, sentences))
         tokenizer = self.model.tokenizer
         positions, _ = special_positions(tokenizer)
@@ -218,13 +245,16 @@ class TransformerBackbone(Backbone):
 
 
 def transformer_folder(spec: str) -> str:
-    """Return the folder of the transformer in a sentence-transformers folder, and other names as they are."""
+    """Return the folder of the transformer if ``spec`` is a sentence-transformers folder, else ``spec``.
+
+    Raises UserError: the folder does not begin with a transformer.
+    """
     modules = Path(spec) / "modules.json"
     if not modules.is_file():
         return spec
     records = read_json(modules)
-    is_list = isinstance(records, list) and records and isinstance(records[0], dict)
-    first_module = records[0] if is_list else {}
+    has_records = isinstance(records, list) and records and isinstance(records[0], dict)
+    first_module = records[0] if has_records else {}
     kind, folder = str(first_module.get("type")), str(first_module.get("path", ""))
     if not kind.endswith("Transformer") or not re.fullmatch(r"(\w[\w.-]*)?", folder):
         raise UserError(
@@ -236,20 +266,30 @@ def transformer_folder(spec: str) -> str:
 def open_backbone(spec: str, *, max_length: int = 256, device: str | None = None) -> Backbone:
     """Return the backbone that ``spec`` names; an encoder that is no transformer has one layer."""
     recipe = recipe_of(spec)
-    is_transformer = recipe.kind == "sentence-transformers"
-    return TransformerBackbone(recipe, max_length, device) if is_transformer else Backbone(recipe)
+    if recipe.kind == "sentence-transformers":
+        return TransformerBackbone(recipe, max_length, device)
+    return Backbone(recipe)
 
 
 def open_layers(
     spec: str, layers: str, pooling: str, *, max_length: int, device: str | None, cache: Path | None
 ) -> OpenedEncoder:
-    """Return some layers (``top,bottom``), side by side, with one pooling as an encoder.
+    """Return an encoder whose vector of a sentence is the concatenation of some layers, with one pooling.
 
-    Weights are loaded when a vector is missing in the store, a subfolder of ``cache``. A layer or a pooling
-    that the encoder lacks is an error.
+    Args:
+        spec: name of the backbone.
+        layers: names of the layers, separated by commas, such as ``top,bottom``.
+        pooling: name of the pooling.
+        max_length: word pieces to which a sentence is cut.
+        device: where the model runs; None is a GPU if there is one.
+        cache: folder in which vectors are stored, in a subfolder; None keeps them in memory.
+
+    The weights are loaded when a vector is not stored yet. Raises UserError: the backbone lacks a layer or
+    the pooling.
     """
     backbone = open_backbone(spec, max_length=max_length, device=device)
     selection = select_layers(layers, backbone.layers, backbone.name)
-    backbone.open([(selection, pooling)], cache)
-    name, spec = (f"{each} {selection} {pooling}" for each in (backbone.name, spec))
-    return replace(backbone.encoder((selection, pooling)), name=name, spec=spec)
+    choice = (selection, pooling)
+    backbone.open([choice], cache)
+    suffix = f"{selection} {pooling}"
+    return replace(backbone.encoder(choice), name=f"{backbone.name} {suffix}", spec=f"{spec} {suffix}")

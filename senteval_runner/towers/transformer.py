@@ -1,7 +1,6 @@
-"""Load transformers as towers, which turn texts into vectors with gradients, for fine-tuning.
+"""Load transformers as towers for fine-tuning: modules that turn texts into embeddings with gradients.
 
-``load_tower`` takes the name or folder of any Hugging Face encoder, or a sentence-transformers folder.
-Shapes: B texts, T word pieces, D width.
+Shapes: B texts, D embedding size.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ BATCH = 64
 
 
 class Tower(nn.Module):
-    """A sentence-transformers model, with the name of its own pooling (None if that is not known)."""
+    """A sentence-transformers model; ``pooling`` is the name of its own pooling, None if it is not known."""
 
     def __init__(self, model: SentenceTransformer, pooling: Pooling | None) -> None:
         super().__init__()
@@ -36,7 +35,10 @@ class Tower(nn.Module):
         self.dim = dim
 
     def embed(self, texts: Sequence[str | tuple[str, str]], pooling: Pooling | None = None) -> Tensor:
-        """Return the pooled last hidden states, [B, D]; a pair is one text: [CLS] a [SEP] b [SEP]."""
+        """Return the embeddings of texts, [B, D]; a pair of texts is encoded as [CLS] a [SEP] b [SEP].
+
+        ``pooling`` pools the last hidden states; None is the model's own pooling.
+        """
         from sentence_transformers.sentence_transformer import modules
         from sentence_transformers.util import batch_to_device
 
@@ -48,7 +50,7 @@ class Tower(nn.Module):
         return vectors
 
     def save(self, folder: Path) -> None:
-        """Write an ordinary sentence-transformers folder, weights as safetensors."""
+        """Write the model as a sentence-transformers folder, with weights as safetensors."""
         self.model.save(str(folder), create_model_card=False, safe_serialization=True)
 
 
@@ -60,22 +62,27 @@ def load_tower(
     dropout: float | None = None,
     device: str | torch.device = "cpu",
 ) -> Tower:
-    """Return a tower from the name or folder of a Hugging Face encoder or of a sentence-transformers model.
+    """Load a tower.
 
-    ``pooling`` replaces all modules after the transformer; None keeps them. A text has at most ``max_length``
-    word pieces, special ones included; None is as many as the encoder reads. ``dropout`` is the probability
-    in every dropout layer; None keeps the backbone's own. Raises UserError: nothing that can be loaded has
-    that name, or the model does not begin with a transformer.
+    Args:
+        backbone: name or folder of a Hugging Face encoder or of a sentence-transformers model.
+        pooling: replaces all modules after the transformer; None keeps them.
+        max_length: word pieces to which a text is cut, special ones included; None is the encoder's limit.
+        dropout: probability in every dropout layer; None keeps that of the backbone.
+        device: where the weights are.
+
+    Raises UserError: nothing that can be loaded has that name, or the model does not begin with a
+    transformer.
     """
     if pooling is None:
         model = load_pretrained(backbone, all_modules=True, device="cpu")
-        if type(model[0]).__name__ != "Transformer":
-            kind = type(model[0]).__name__
+        kind = type(model[0]).__name__
+        if kind != "Transformer":
             raise UserError(f"model {backbone!r} begins with {kind}, not with a transformer")
     else:
         model = assemble(load_pretrained(backbone), pooling)
     model.max_seq_length = max_length or model.max_seq_length
-    # The tokenizer's limit is now this length; an encoder with fewer positions would fail on longer texts.
+    # Setting the length has set the tokenizer's limit; an encoder with fewer positions would fail, though.
     if limit := max_pieces(model[0].config, model.tokenizer):
         model.max_seq_length = limit
     tower = Tower(model, pooling)
@@ -86,18 +93,18 @@ def load_tower(
 
 
 FAMILIES_WITH_OFFSET = ("roberta", "xlm-roberta", "camembert", "mpnet")
-"""Families of encoders whose positions begin after that of the padding."""
+"""Families of encoders in which the position of the first piece is one after that of padding, not 0."""
 
 
 def max_pieces(config: Any, tokenizer: Any) -> int | None:
-    """Return the number of word pieces of the longest text, special ones included; None if there is no limit.
+    """Return how many word pieces an encoder reads at most, special ones included; None without a limit.
 
     ``config`` is the configuration of a Hugging Face encoder.
     """
     limit = int(tokenizer.model_max_length)
     positions = int(getattr(config, "max_position_embeddings", None) or 0)
-    if positions > 0:  # with relative positions XLNet says -1, T5 nothing
+    if positions > 0:  # encoders with relative positions have -1 (XLNet) or no such number (T5)
         if config.model_type in FAMILIES_WITH_OFFSET:
             positions -= int(config.pad_token_id) + 1
         limit = min(limit, positions)
-    return limit if limit < 10**6 else None  # a tokenizer without a limit names a huge number
+    return limit if limit < 10**6 else None  # a tokenizer without a limit has a huge number

@@ -5,9 +5,10 @@ r"""Train BURT: files in, an ordinary sentence-transformers folder out.
     python -m studies.burt --output runs/burt/paper --preset paper --nli ... --nli-dev ... --ppdb ...
     python -m studies.burt --output runs/burt/ablation --ablation negatives --backbone ... --nli ...
 
-The output is the model (``SentenceTransformer(folder)`` loads it), with ``heads.safetensors`` and the
-report. The blocks of an ablation below one output share the full model.
-Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
+The output folder holds the model, which ``SentenceTransformer(folder)`` loads, the weights of its heads in
+``heads.safetensors``, and the report. Ablations with the same output train the full model once.
+
+Source: Li & Zhao 2020 (BURT); learning rate and epochs are those of Li & Zhao 2021 (UNI).
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Read BURT's data and train: the objectives in turn, and the rows of Table 4."""
+"""Read BURT's data, and train a model on its objectives in turn, or the models of Table 4."""
 
 import dataclasses
 import shlex
@@ -17,7 +17,7 @@ from runtime.cli import config_to_json
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import sha256_file
-from senteval_runner.report.page import Page, Section, Table
+from senteval_runner.report.page import Page, Section, Table, TableCell
 from senteval_runner.towers.transformer import load_tower
 from studies.burt.config import BurtConfig
 from studies.finetune.backbone import MAX_LENGTH, find_backbone
@@ -39,11 +39,11 @@ from studies.runner import Cell, Figures, StudyRun
 
 CLASSES = {"nli": NLI_LABELS, "identification": ("different", "paraphrase"), "classification": RELATIONS}
 HELD_OUT_ROWS = 2000
-"""Most held-out rows that are scored during training, a fixed random choice."""
+"""Number of held-out rows that are scored during training, at most; the random choice is always the same."""
 INPUT_OPTIONS = {"nli", "nli_dev", "ppdb", "output", "preset", "ablation", "backbone"}
-"""Options that do not decide the result, or only by the content of the files that they name."""
+"""Options on which the result does not depend, or only by the content of the files that they name."""
 DROPOUT = 0.1
-"""Rate of every dropout layer (BURT)."""
+"""Probability in every dropout layer (BURT)."""
 GRIDS: Mapping[str, Mapping[str, object]] = {
     "objectives": {
         "NLI": ("nli",),
@@ -63,7 +63,7 @@ GRIDS: Mapping[str, Mapping[str, object]] = {
     },
     "negatives": {"k = 1": 1, "k = 3": 3, "k = 5": 5, "k = 7": 7},
 }
-"""Table 4: for each block, which is also the option that changes, the rows' names and values."""
+"""The models of Table 4: by block, which is also the name of the option that changes, names and values."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,17 @@ class ObjectiveData:
     """The pairs of an objective."""
 
     draw: Draw
-    """Draws those to train on."""
+    """Gives the training pairs of a pass."""
     held_out: Examples
     summary: str
-    """A line that says what was dropped of the files."""
+    """A line that says how many pairs of the files are used, and how many were dropped."""
 
 
 def read_data(config: BurtConfig) -> dict[str, ObjectiveData]:
-    """Read, filter and split the data of the objectives."""
+    """Return the pairs of each objective that the options name, filtered and split.
+
+    Raises UserError: files that an objective needs are not given, or have no pairs for it.
+    """
     data: dict[str, ObjectiveData] = {}
     if "nli" in config.objectives:
         data["nli"] = read_inference(config.nli, config.nli_dev, config.held_out)
@@ -93,12 +96,13 @@ def read_data(config: BurtConfig) -> dict[str, ObjectiveData]:
         f"label that is used, as many of each label: {len(train):,} to train on, {len(held_out):,} held out"
     )
     if "identification" in config.objectives:
-        k, seed, phrases = config.negatives, config.seed, [*train.texts, *held_out.texts]
+        k, seed = config.negatives, config.seed
+        phrases = train.texts + held_out.texts
         draw = with_negatives(train.pairs, k, seed, other_side_pairs=held_out.pairs)
         draw_held_out = with_negatives(held_out.pairs, k, seed, "held out", train.pairs, phrases)
         data["identification"] = ObjectiveData(draw, draw_held_out(0), summary)
     if "classification" in config.objectives:
-        train, held_out = (side.take(side.target >= 0) for side in (train, held_out))
+        train, held_out = train.take(train.target >= 0), held_out.take(held_out.target >= 0)
         if len(set(train.target.tolist())) < len(RELATIONS):
             raise UserError(f"classification needs PPDB 2.0 rows labelled {', '.join(CLASS_OF_LABEL)}")
         data["classification"] = ObjectiveData(draw_all(train), held_out, summary)
@@ -106,7 +110,11 @@ def read_data(config: BurtConfig) -> dict[str, ObjectiveData]:
 
 
 def read_inference(train_files: Sequence[Path], dev_files: Sequence[Path], fraction: float) -> ObjectiveData:
-    """Read NLI pairs; without files of dev, a fraction of them is held out."""
+    """Return the NLI pairs of files.
+
+    ``dev_files`` are held out, and pairs with a premise of theirs are not trained on; without these files a
+    ``fraction`` of the pairs is held out.
+    """
     if not train_files:
         raise UserError("objective nli needs --nli FILE (or leave it out of --objectives)")
     skip_counts: Counter[str] = Counter()
@@ -125,7 +133,10 @@ def read_inference(train_files: Sequence[Path], dev_files: Sequence[Path], fract
 
 
 def train_all(config: BurtConfig, run: StudyRun) -> Page:
-    """Train the model, or the rows of an ablation; the page has their held-out scores."""
+    """Train the model, or the models of an ablation, and return the page of their held-out scores.
+
+    Raises UserError: an objective is missing or named twice.
+    """
     if not config.objectives or len(set(config.objectives)) < len(config.objectives):
         raise UserError("--objectives: name each of nli, identification, classification at most once")
     rows = variants(config)
@@ -145,12 +156,13 @@ def train_all(config: BurtConfig, run: StudyRun) -> Page:
         return Cell(name=name, identity=[decisive, backbone.key(), digests], compute=compute, folder=folder)
 
     figures_by_row = run.compute({name: cell(name, row) for name, row in rows.items()})
-    scores = [
-        [name, score, 100 * before, 100 * figures["history"][-1][score]]
-        for name, figures in figures_by_row.items()
-        for score, before in sorted(figures["history"][0].items())
-        if score != "step"
-    ]
+    scores: list[list[TableCell]] = []
+    summaries: dict[str, None] = {}
+    for name, figures in figures_by_row.items():
+        summaries |= dict.fromkeys(figures["data"])
+        before, after = figures["history"][0], figures["history"][-1]
+        for score in sorted(before.keys() - {"step"}):
+            scores.append([name, score, 100 * before[score], 100 * after[score]])
     table = Table(["trained", "held-out score", "before", "after"], scores)
     models = [str(row.output) for row in rows.values()]
     phrases = str(config.ppdb[0]) if config.ppdb else "PPDB"
@@ -160,12 +172,14 @@ def train_all(config: BurtConfig, run: StudyRun) -> Page:
         f"--published {'ablation' if config.ablation else 'models'}"
     )
     section = Section("Scores × 100", [table, f"Words, phrases, sentences: {next_command}"])
-    data = dict.fromkeys(line for figures in figures_by_row.values() for line in figures["data"])
-    return Page("BURT", [section, Section("Data", list(data))])
+    return Page("BURT", [section, Section("Data", list(summaries))])
 
 
 def variants(config: BurtConfig) -> dict[str, BurtConfig]:
-    """Name each model to train, with its options and folder; an ablation's rows as Table 4 does."""
+    """Return the options of each model to train, by its name; those of an ablation have the names of Table 4.
+
+    Raises UserError: an option that the ablation sets is given.
+    """
     if config.ablation is None:
         return {"model": config}
     defaults = {field.name: field.default for field in dataclasses.fields(config) if field.name in GRIDS}
@@ -182,13 +196,13 @@ def variants(config: BurtConfig) -> dict[str, BurtConfig]:
 
 
 def _train(config: BurtConfig, backbone: str, log: Callable[[str], object], work: Path) -> Figures:
-    """Train one model; the figures are its scores by step, and what it was trained on."""
+    """Train one model, and return its scores by step and the summaries of its data."""
     data = read_data(config)
     held_out = {
         name: pairs.held_out.sample(HELD_OUT_ROWS, "held") for name, pairs in data.items() if pairs.held_out
     }
-    summary = list(dict.fromkeys(pairs.summary for pairs in data.values()))
-    for line in summary:
+    summaries = list(dict.fromkeys(pairs.summary for pairs in data.values()))
+    for line in summaries:
         log(line)
     device = pick_device()
     tower = load_tower(
@@ -221,22 +235,28 @@ def _train(config: BurtConfig, backbone: str, log: Callable[[str], object], work
     net = nn.ModuleDict({"tower": tower, **heads})
     history = fit(net, [tasks[name] for name in cycle], tuning, evaluate, work)
     save_tuned(tower, nn.ModuleDict(heads), config.output)
-    return {"history": history, "data": summary}
+    return {"history": history, "data": summaries}
 
 
 def one_round(objectives: Sequence[str]) -> tuple[str, ...]:
-    """Order one round of batches: every second one is NLI, the PPDB objectives alternate on the others."""
-    of_ppdb = [name for name in ("identification", "classification") if name in objectives]
+    """Return the objectives of successive batches, which are repeated in this order.
+
+    Every second batch is NLI; the objectives on PPDB alternate in the others.
+    """
+    ppdb_objectives = [name for name in ("identification", "classification") if name in objectives]
     if "nli" not in objectives:
-        return tuple(of_ppdb)
-    return tuple(name for objective in of_ppdb for name in ("nli", objective)) or ("nli",)
+        return tuple(ppdb_objectives)
+    cycle: list[str] = []
+    for objective in ppdb_objectives:
+        cycle += ["nli", objective]
+    return tuple(cycle) or ("nli",)
 
 
 def steps_per_epoch(cycle: Sequence[str], batches: Mapping[str, int]) -> int:
-    """Count the steps of an epoch, given the batches of one pass of each set.
+    """Return the number of steps of an epoch; ``batches`` are those of one pass over each set.
 
-    An epoch is one pass over NLI, which gets half of the steps, or without NLI over the set that takes
-    longest; the others, which may be smaller by orders of magnitude, repeat.
+    An epoch is one pass over NLI, which gets half of the steps, or without NLI over the set that takes the
+    most steps. The other sets, which may be much smaller, are repeated in an epoch.
     """
     decisive = ["nli"] if "nli" in cycle else cycle
     return max(-(-batches[name] * len(cycle) // cycle.count(name)) for name in decisive)

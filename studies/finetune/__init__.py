@@ -1,1 +1,1 @@
-"""The shared fine-tuning kit: examples, heads, their training on the shared loop, a tiny backbone."""
+"""Fine-tuning that several studies share: examples, heads and their training, a tiny backbone."""

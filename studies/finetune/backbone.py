@@ -1,7 +1,7 @@
 """Find the encoder that fine-tuning starts from: one that the user names, or a small BERT built here.
 
-The small BERT is for machines without downloads: its weights are random, and the tokenizers library learns
-its WordPiece vocabulary from the texts.
+The small BERT is for machines without downloads. Its weights are random, and its WordPiece vocabulary is
+learned from the texts by the tokenizers library.
 """
 
 from collections import Counter
@@ -17,15 +17,20 @@ from runtime.errors import UserError
 TINY = "tiny"
 """The ``--backbone`` for which a small BERT is built."""
 MAX_LENGTH = 128
-"""Word pieces per text."""
+"""Word pieces of a text, at most."""
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_LETTERS = 500
+"""Number of different letters in a vocabulary, at most."""
 
 
 def find_backbone(
     backbone: str | None, output: Path, read_texts: Callable[[], Sequence[str]], *, seed: int
 ) -> EncoderRecipe:
-    """Find the encoder to load; a tiny BERT is built of the texts in the output."""
+    """Return the recipe of the encoder that ``backbone`` names.
+
+    For the name ``tiny`` a small BERT is built from the texts, in the folder ``backbone`` of the output.
+    Raises UserError: there is no name, or no text.
+    """
     if backbone is None:
         raise UserError(f"no backbone: give --backbone with a Hugging Face name, a folder or {TINY}")
     if backbone == TINY:
@@ -42,9 +47,17 @@ def build_tiny(
     vocabulary: int = 8192,
     seed: int = 1,
 ) -> Path:
-    """Write a Hugging Face folder with a small untrained BERT for ``texts``, always the same bytes.
+    """Write a Hugging Face folder with a small untrained BERT, and return it; equal input gives equal bytes.
 
-    ``vocabulary`` is the largest number of word pieces, special ones included. Raises UserError: no text.
+    Args:
+        folder: the folder to write.
+        texts: texts from which the vocabulary is learned.
+        layers: number of layers.
+        width: number of dimensions of a hidden state.
+        vocabulary: number of word pieces at most, special ones included.
+        seed: of the weights.
+
+    Raises UserError: there is no text.
     """
     silence_libraries()
     from transformers import BertConfig, BertForMaskedLM, BertTokenizer
@@ -63,13 +76,16 @@ def build_tiny(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        BertForMaskedLM(config).bert.save_pretrained(folder)  # that one has no pooling layer
+        BertForMaskedLM(config).bert.save_pretrained(folder)  # a plain BertModel would have a pooling layer
     BertTokenizer(vocab=pieces, model_max_length=MAX_LENGTH).save_pretrained(folder)
     return folder
 
 
 def learn_vocabulary(texts: Sequence[str], size: int) -> dict[str, int]:
-    """Learn a lower-cased WordPiece vocabulary of at most ``size``: letters, then pieces by usefulness."""
+    """Return a lower-cased WordPiece vocabulary of at most ``size`` pieces, with their numbers.
+
+    It has special pieces and letters first, then the pieces that the trainer has merged, in its order.
+    """
     from tokenizers import BertWordPieceTokenizer
 
     tokenizer = BertWordPieceTokenizer(lowercase=True)

@@ -1,7 +1,8 @@
 """Choose, split and order labelled examples for training.
 
-No random state is kept: order and choice depend on seed, name and pass alone. Batch ``k`` of a stream is
-computed from ``k``, so a resumed run sees the same batches as an uninterrupted one.
+Order and choice depend on nothing but a seed, a name and the number of the pass, so that no state of a random
+generator has to be stored. Batch ``k`` of a stream is computed from ``k``; a resumed run therefore gets the
+same batches as one that was not interrupted.
 """
 
 from __future__ import annotations
@@ -22,33 +23,36 @@ from runtime.files import json_digest
 RELATIONS = ("equivalence", "entailment", "independent")
 """Classes of PPDB's pairs."""
 CLASS_OF_LABEL = {"Equivalence": 0, "ForwardEntailment": 1, "ReverseEntailment": 1, "Independent": 2}
-"""Classes of the labels of PPDB 2.0 that are used; Exclusion and OtherRelated are dropped (BURT)."""
+"""The class of each label of PPDB 2.0; pairs with other labels are dropped, as in BURT."""
 MAX_WORDS = 6
-"""Longest phrase (BURT)."""
+"""Number of words of a phrase at most (BURT)."""
 PER_CLASS = 354_000
-"""Most pairs of each class (BURT)."""
+"""Number of pairs of each class at most (BURT)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """The rows of one task, as columns: ``first[i]`` and ``second[i]`` have the label ``target[i]``."""
+    """The examples of one task; ``first[i]`` and ``second[i]`` have the label ``target[i]``."""
 
     first: list[str]
     second: list[str] | None
-    """None if the task is about single texts."""
+    """The second texts of pairs; None if examples are single texts."""
     target: np.ndarray
-    """int64 [n] class ids, -1 without a class, or float32 [n] scores."""
+    """Class ids, int64 [n], -1 without a class; or scores, float32 [n]."""
 
     @classmethod
     def of_pairs(cls, pairs: Iterable[tuple[str, str, int]]) -> Examples:
-        """Make examples of (text, text, class id)."""
+        """Return the examples of rows (text, text, class id)."""
         rows = list(pairs)
-        target = np.array([row[2] for row in rows], dtype=np.int64)
-        return cls([row[0] for row in rows], [row[1] for row in rows], target)
+        target = np.array([label for _, _, label in rows], dtype=np.int64)
+        return cls([first for first, _, _ in rows], [second for _, second, _ in rows], target)
 
     @classmethod
     def of_nli(cls, files: Iterable[Path], skip_counts: Counter[str] | None = None) -> Examples:
-        """Read NLI pairs with a three-way label; ``skip_counts`` counts the others (``-``, ...)."""
+        """Return the pairs of NLI files that have one of the three labels.
+
+        Pairs without one (``-``, ...) are skipped, and counted in ``skip_counts`` by reason.
+        """
         skip_counts = Counter() if skip_counts is None else skip_counts
         rows = [row for file in files for row in read_nli(file, skip_counts)]
         pairs = [(a, b, NLI_LABELS.index(label)) for a, b, label in rows if label in NLI_LABELS]
@@ -64,7 +68,7 @@ class Examples:
 
     @property
     def texts(self) -> list[str]:
-        """All first texts, then all second ones."""
+        """All first texts, then all second texts."""
         return [*self.first, *(self.second or ())]
 
     @property
@@ -73,40 +77,43 @@ class Examples:
         return list(zip(self.first, self.second or (), strict=True))
 
     def take(self, rows: np.ndarray) -> Examples:
-        """Take the examples at ``rows``, int64 [m], in that order, or where they are true, bool [n]."""
-        numbers = np.arange(len(self))[rows].tolist()
-        second = None if self.second is None else [self.second[i] for i in numbers]
-        return Examples([self.first[i] for i in numbers], second, self.target[numbers])
+        """Return some examples: in the order of indices ``rows``, int64 [m], or those of a mask, bool [n]."""
+        indices = np.arange(len(self))[rows].tolist()
+        second = None if self.second is None else [self.second[i] for i in indices]
+        return Examples([self.first[i] for i in indices], second, self.target[indices])
 
     def sample(self, size: int, name: str) -> Examples:
-        """Take at most ``size`` rows (0: all) at random, always the same ones of a ``name``, in their order.
+        """Return at most ``size`` random examples (0: all) in their order; equal names draw equal ones.
 
-        The first rows would be a biased choice, because files may be sorted.
+        The first examples would be a biased choice, because files may be sorted.
         """
-        return self.take(np.sort(rng(0, "choose/" + name).permutation(len(self))[: size or None]))
+        order = rng(0, "choose/" + name).permutation(len(self))
+        return self.take(np.sort(order[: size or None]))
 
 
 def digest(sets: Iterable[Examples]) -> str:
-    """Digest the texts and targets of several sets of examples."""
-    return json_digest([[each.first, each.second, each.target.tolist()] for each in sets], 64)
+    """Return a digest of the texts and targets of several sets of examples."""
+    return json_digest([[examples.first, examples.second, examples.target.tolist()] for examples in sets], 64)
 
 
 def rng(seed: int, name: str, *counters: int) -> np.random.Generator:
-    """Make a random generator that depends on nothing but these values."""
+    """Return a random generator that depends on nothing but these values."""
     return np.random.default_rng([seed, zlib.crc32(name.encode()), *counters])
 
 
 def normalise(text: str) -> str:
-    """Drop all but letters and digits, in lower case: a sentence is the same under any tokenisation."""
+    """Return the letters and digits of a text in lower case, which no tokenisation changes."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def hold_out(
     rows: Examples, fraction: float, salt: str = "", *, both_sides: bool = False
 ) -> tuple[Examples, Examples]:
-    """Split into (training, held out) by a hash with a ``salt``: added rows move no others.
+    """Return training rows and held-out rows, divided by a hash of their first texts.
 
-    All rows of a first text are on one side; with ``both_sides`` all of a pair, in either order.
+    If rows are added to a file, the others stay where they are. Rows with the same first text are on one
+    side; with ``both_sides`` rows with the same two texts in either order are. Another ``salt`` divides the
+    rows in another way.
     """
     keys = [normalise(text) for text in rows.first]
     if both_sides:
@@ -117,10 +124,11 @@ def hold_out(
 
 
 def usable_phrases(rows: Iterable[tuple[str, str, str | None]]) -> Examples:
-    """Filter PPDB's rows: classes are those of :data:`RELATIONS`, -1 without a label (PPDB 1.0).
+    """Return the phrase pairs of PPDB's rows that BURT trains on.
 
-    The phrases of a pair differ and have at most :data:`MAX_WORDS` words each. A pair counts once in each
-    direction, as PPDB lists both (docs/papers/burt.md).
+    The phrases of a pair differ and have at most :data:`MAX_WORDS` words each. Classes are the indices of
+    :data:`RELATIONS`, -1 without a label (PPDB 1.0); pairs with another label are dropped. Of equal rows one
+    is kept. PPDB lists a pair in both directions, and both are kept (docs/papers/burt.md).
     """
     classes: dict[tuple[str, str], int] = {}
     for a, b, label in rows:
@@ -133,10 +141,12 @@ def usable_phrases(rows: Iterable[tuple[str, str, str | None]]) -> Examples:
 def split_phrases(
     rows: Iterable[tuple[str, str, str | None]], per_class: int, fraction: float
 ) -> tuple[Examples, Examples]:
-    """Filter PPDB's rows, balance their classes, then hold out a fraction: (training, held out).
+    """Return training pairs and held-out pairs of PPDB, with the same number of pairs in each class.
 
-    Each class is cut to the size of the smallest, at most ``per_class`` rows; every row without a label
-    stays. The choice is random and always the same, so a test set is what training left of the same rows.
+    Rows are filtered by :func:`usable_phrases`. Then each class is cut to the size of the smallest, and to
+    ``per_class`` rows at most; all rows without a label are kept. A ``fraction`` is held out. The random
+    choice is always the same, so that a study that scores the held-out pairs gets those that another did not
+    train on.
     """
     usable = usable_phrases(rows)
     groups = [np.flatnonzero(usable.target == class_id) for class_id in range(len(RELATIONS))]
@@ -150,16 +160,16 @@ def split_phrases(
 
 
 Draw = Callable[[int], Examples]
-"""Gives the examples of a pass (0, 1, ...), in any fixed order; every pass has the same number of them."""
+"""Maps the number of a pass (0, 1, ...) to its examples in a fixed order; all passes have equally many."""
 
 
 def draw_all(examples: Examples) -> Draw:
-    """Give the same examples at every pass."""
+    """Return a function that gives the same examples for every pass."""
     return lambda _: examples
 
 
 def draw_fraction(examples: Examples, fraction: float, seed: int, name: str) -> Draw:
-    """Draw a fresh random ``fraction`` of the examples at every pass (SEQ-MT's ``[sub]``)."""
+    """Return a function that draws a new random ``fraction`` for every pass (SEQ-MT's ``[sub]``)."""
     count = max(1, round(fraction * len(examples)))
     return lambda number: examples.take(
         rng(seed, "sample/" + name, number).permutation(len(examples))[:count]
@@ -174,11 +184,17 @@ def with_negatives(
     other_side_pairs: Sequence[tuple[str, str]] = (),
     phrases: Iterable[str] = (),
 ) -> Draw:
-    """Give paraphrase pairs (a, b), class 1, and ``k`` random negatives (a, c), class 0, of each distinct a.
+    """Return a function that gives paraphrases (a, b), class 1, and random negatives (a, c), class 0.
 
-    Negatives are new at every pass. ``c`` is any of ``phrases``, by default those of ``pairs``, except ``a``
-    and its known paraphrases, in ``pairs`` or in ``other_side_pairs``, those on the other side of a split.
-    Another ``name`` is another choice. Raises UserError: every phrase is a paraphrase of one a.
+    Args:
+        pairs: the paraphrases.
+        k: number of negatives of each distinct a; new ones are drawn for every pass.
+        seed: of the choice of negatives.
+        name: another name draws other negatives.
+        other_side_pairs: paraphrases on the other side of a split, which are no negatives either.
+        phrases: the phrases c to draw from, by default those of ``pairs``.
+
+    Raises UserError: an a has no negative, because every phrase is its paraphrase.
     """
     vocabulary = set(phrases) or {phrase for pair in pairs for phrase in pair}
     paraphrases: dict[str, set[str]] = {}
@@ -187,8 +203,8 @@ def with_negatives(
         paraphrases.setdefault(b, {b}).add(a)
     choices = sorted(vocabulary)
     targets = dict.fromkeys(a for a, _ in pairs)
-    for a in targets if k else ():
-        if vocabulary <= paraphrases[a]:
+    for a in targets:
+        if k and vocabulary <= paraphrases[a]:
             raise UserError(f"no negative for {a!r}: every phrase of the set is its paraphrase")
 
     def draw(pass_index: int) -> Examples:
@@ -206,7 +222,10 @@ def with_negatives(
 
 
 class Stream:
-    """Endless batches: pass after pass in a new random order; the last batch of a pass may be smaller."""
+    """An endless sequence of batches.
+
+    Each pass over the examples has a new random order. The last batch of a pass may be smaller.
+    """
 
     def __init__(self, draw: Draw, batch_size: int, seed: int, name: str) -> None:
         self.draw, self.batch_size, self.seed, self.name = draw, batch_size, seed, name
@@ -216,7 +235,7 @@ class Stream:
         self.batches_per_pass = -(-len(self._order) // batch_size)
 
     def batch(self, k: int) -> Examples:
-        """Take batch ``k`` (0, 1, ...) of the endless sequence."""
+        """Return batch ``k`` (0, 1, ...) of the endless sequence."""
         pass_index, offset = divmod(k, self.batches_per_pass)
         if pass_index != self._pass_index:
             self._load(pass_index)

@@ -1,9 +1,11 @@
-"""Fine-tune towers: heads on sentence vectors, their objectives and scores, and the loop they train in.
+"""Fine-tune towers: heads on sentence vectors, their losses and scores, and the training loop.
 
 The trainers of sentence-transformers and transformers pickle the states of the optimiser and of random
-generators, and do not promise identical weights after a kill. This loop, on :mod:`runtime.training_loop`,
-does: step ``s`` seeds torch with a function of (seed, s) and takes its batch by number from a stream, so its
-state is the weights, Adam's moments and s. Shapes: N examples, B pairs, D the tower's width, C classes.
+generators, and do not promise the same weights after a kill. :func:`fit`, which is based on
+:mod:`runtime.training_loop`, does: step s seeds torch with a function of (seed, s) and takes the batch of
+its number from a stream, so that the state is only the weights, Adam's moments and s.
+
+Shapes: N examples, B pairs, D the tower's embedding size, C classes.
 """
 
 import logging
@@ -47,46 +49,52 @@ SCORE_BATCH = 64
 
 @dataclass(frozen=True)
 class TrainedTask:
-    """A task's stream of examples, which has the task's name, and the loss of one batch."""
+    """A task that is trained."""
 
     stream: Stream
+    """The batches of examples; the stream has the name of the task."""
     loss: Callable[[Examples], Tensor]
+    """Returns the loss of a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuningConfig:
-    """How a model is trained: AdamW, by default as in BURT."""
+    """How a model is trained by AdamW; the defaults are those of BURT."""
 
     learning_rate: float
-    """The rate at its peak."""
+    """The learning rate at its peak."""
     steps: int
     seed: int
     """Seed of dropout."""
     evaluate_every: int = 0
-    """Steps between two evaluations; 0 is the first and the last alone."""
+    """Steps between two evaluations; 0 evaluates only before the first step and after the last."""
     select: str = ""
-    """The score whose highest value chooses the weights; without one the last weights count."""
+    """The score whose highest value decides which weights are kept; if empty, the last weights are kept."""
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-9
     weight_decay: float = 0.0
-    """Decoupled decay, per step."""
+    """Decoupled weight decay, per step."""
     warmup: float = 0.1
-    """Fraction of all steps in which the rate rises linearly, to fall linearly to 0 at the last step; with 0
-    it is constant."""
+    """Fraction of all steps in which the learning rate rises linearly; then it falls linearly to 0. With 0 it
+    is constant."""
 
     def rate(self, step: int) -> float:
-        """Compute the rate at ``step`` (0-based): peak · (s+1)/w while s < w; then · (S−s)/(S−w)."""
+        """Return the learning rate at ``step`` s, from 0.
+
+        With S steps, w of them for warm-up, it is peak · (s+1)/w while s < w, then peak · (S−s)/(S−w).
+        """
         if not self.warmup:
             return self.learning_rate
-        steps = max(1, round(self.warmup * self.steps))
-        return self.learning_rate * ramp(step + 1, steps) * ramp(self.steps - step, self.steps - steps)
+        warmup_steps = max(1, round(self.warmup * self.steps))
+        falling_steps = self.steps - warmup_steps
+        return self.learning_rate * ramp(step + 1, warmup_steps) * ramp(self.steps - step, falling_steps)
 
 
 def _losses(task_cycle: Sequence[TrainedTask], step: int) -> dict[str, Tensor]:
-    """Compute the loss of a step's task on the next batch of its stream."""
-    rounds, task_number = divmod(step, len(task_cycle))
-    task = task_cycle[task_number]
-    earlier_batches = rounds * task_cycle.count(task) + task_cycle[:task_number].count(task)
+    """Return the loss of the step's task on the next batch of its stream, by name."""
+    rounds, position = divmod(step, len(task_cycle))
+    task = task_cycle[position]
+    earlier_batches = rounds * task_cycle.count(task) + task_cycle[:position].count(task)
     return {f"loss/{task.stream.name}": task.loss(task.stream.batch(earlier_batches))}
 
 
@@ -97,12 +105,18 @@ def fit(
     evaluate: Callable[[], Values],
     folder: Path,
 ) -> list[Values]:
-    """Train ``model`` in place; return one row of scores per evaluation.
+    """Train ``model`` in place, and return one row of scores per evaluation.
 
-    Step s trains the task ``task_cycle[s % len(task_cycle)]``. ``evaluate`` returns scores by name, as
-    fractions; it is called in eval mode without gradients, also before the first step and after the last. A
-    state found in ``folder`` is resumed. Raises UserError: the loss or gradient is not finite, or the saved
-    state belongs to another run; KeyboardInterrupt: Ctrl-C or SIGTERM stopped it, with a state saved.
+    Args:
+        model: tower and heads.
+        task_cycle: the tasks; step s trains ``task_cycle[s % len(task_cycle)]``.
+        config: options of the training.
+        evaluate: returns scores by name, as fractions. It is called in eval mode without gradients, also
+            before the first step and after the last.
+        folder: where the state of training is saved; a state that is there is resumed.
+
+    Raises UserError: the loss or gradient is not finite, or the saved state belongs to another run;
+    KeyboardInterrupt: Ctrl-C or SIGTERM has stopped the training, and its state is saved.
     """
     names = [task.stream.name for task in task_cycle]
 
@@ -118,7 +132,7 @@ def fit(
         betas=config.betas,
         eps=config.epsilon,
         weight_decay=config.weight_decay,
-        fused=True,  # 13 ms instead of 93 for MiniLM's 22M weights on one thread
+        fused=True,  # takes 13 ms, not 93 ms, for MiniLM's 22M weights on one thread
     )
     descent: GradientDescent[int] = GradientDescent(
         model,
@@ -141,21 +155,34 @@ def fit(
     if loop.run(descent.step, validate):
         raise KeyboardInterrupt
     loop.load_best()
-    without = ("kind", "epoch", "minutes")  # what differs between equal runs
-    return [{name: value for name, value in row.items() if name not in without} for row in loop.history]
+    omitted = ("kind", "epoch", "minutes")  # no scores
+    return [{name: value for name, value in row.items() if name not in omitted} for row in loop.history]
 
 
 def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
-    """Make features [B, ·D] of pairs: ``uv`` [u; v], ``diff`` |u−v|, ``prod`` u∗v, in this order (BURT)."""
-    blocks_by_name = {"uv": (u_BD, v_BD), "diff": ((u_BD - v_BD).abs(),), "prod": (u_BD * v_BD,)}
-    return torch.cat([block for name in concatenation.split("-") for block in blocks_by_name[name]], dim=-1)
+    """Return the features of pairs of vectors that ``concatenation`` names, concatenated, [B, ·D] (BURT).
+
+    ``uv`` is [u; v], ``diff`` is |u−v|, ``prod`` is u∗v.
+    """
+    blocks: list[Tensor] = []
+    for name in concatenation.split("-"):
+        if name == "uv":
+            blocks += [u_BD, v_BD]
+        else:
+            blocks.append((u_BD - v_BD).abs() if name == "diff" else u_BD * v_BD)
+    return torch.cat(blocks, dim=-1)
 
 
 class Head(nn.Module):
-    """The head of one task: a linear layer whose initial weights depend on the seed alone, or the cosine.
+    """The head of one task: a linear layer with random initial weights, or the cosine of two vectors.
 
-    ``outputs`` is the number of classes, or 1 for one value. With ``features`` "one" it sees one vector, of a
-    text or of a pair that the tower reads as one text. ``pooling`` None is the tower's.
+    Args:
+        dim: the tower's embedding size.
+        outputs: number of classes, or 1 for a single value.
+        features: the input of the layer; "one" is a single vector, of a text or of a pair that the tower
+            reads as one text.
+        seed: of the initial weights, which depend on nothing else.
+        pooling: pooling of the tower; None is its own.
     """
 
     def __init__(
@@ -169,7 +196,7 @@ class Head(nn.Module):
             self.linear = seeded_linear(vectors * dim, outputs, seed)
 
     def forward(self, tower: Tower, examples: Examples) -> Tensor:
-        """Compute logits [B, C], or one value per example [B]; both texts of a pair share a forward pass."""
+        """Return logits [B, C], or one value per example [B]; both texts of a pair are in one batch."""
         if self.features == "one":
             texts: Sequence[Any] = examples.first if examples.second is None else examples.pairs
             out: Tensor = self.linear(tower.embed(texts, self.pooling))
@@ -181,10 +208,10 @@ class Head(nn.Module):
         return out[:, 0] if self.outputs == 1 else out
 
     def loss(self, tower: Tower, examples: Examples) -> Tensor:
-        """Compute the objective, a mean over the examples.
+        """Return the loss, a mean over the examples.
 
-        For classes it is cross-entropy, −log softmax(logits)[target]; for a cosine (cosine − t)²; for one
-        logit binary cross-entropy, −t log σ(x) − (1−t) log(1−σ(x)).
+        For classes it is the cross-entropy −log softmax(logits)[target], for a cosine the squared error
+        (cosine − t)², for one logit x the binary cross-entropy −t log σ(x) − (1−t) log(1−σ(x)).
         """
         out = self(tower, examples)
         target = torch.from_numpy(examples.target).to(out.device)
@@ -195,7 +222,7 @@ class Head(nn.Module):
         return functional.binary_cross_entropy_with_logits(out, target.float())
 
     def score(self, tower: Tower, examples: Examples) -> float:
-        """Measure accuracy, or the Pearson correlation with graded targets."""
+        """Return the accuracy or, if targets are scores, Pearson's correlation with them."""
         out = in_batches(
             [len(text) for text in examples.first], lambda rows: self(tower, examples.take(rows))
         )
@@ -206,10 +233,10 @@ class Head(nn.Module):
 
 
 def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Tensor]) -> NDArray[np.float32]:
-    """Compute the rows of a result [N, ...] in batches, without gradients, and return them in order.
+    """Return a result [N, ...] whose rows are computed in batches, without gradients.
 
-    ``compute`` gets the numbers of a batch's rows. Rows of similar length share a batch, since padding costs
-    as much as words; the results do not depend on it.
+    ``compute`` maps the indices of the rows of a batch to these rows; ``lengths`` [N] are the lengths of
+    their texts. Texts of similar length are in one batch, because padding takes as long as words.
     """
     order_N = np.argsort(lengths, kind="stable")
     blocks = []
@@ -223,12 +250,15 @@ def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Te
 
 
 def is_tunable(model: OpenedEncoder) -> bool:
-    """Tell whether a model is one transformer; BURT and UNI keep word vectors and older encoders fixed."""
-    return [part.recipe.kind for part in model.parts] in (["sentence-transformers"], ["pooled"])
+    """Return whether a model is a single transformer; as in BURT and UNI, only these are fine-tuned."""
+    return len(model.parts) == 1 and model.parts[0].recipe.kind in ("sentence-transformers", "pooled")
 
 
 def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
-    """Load a fresh copy of a transformer for training; ``options`` are those of ``load_tower``."""
+    """Load a new copy of a transformer for training; ``options`` are those of ``load_tower``.
+
+    Raises UserError: the model is not a single transformer.
+    """
     if not is_tunable(model):
         raise UserError(f"{model.spec!r} is not one transformer: nothing to tune")
     name = model.parts[0].recipe.name
@@ -239,10 +269,16 @@ def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
 def tune_pairs(
     tower: Tower, draw: Draw, name: str, *, epochs: int, learning_rate: float, seed: int, folder: Path
 ) -> Head:
-    """Train a tower and a new head of two classes on [u; v; |u−v|], 16 pairs a step, as BURT and UNI do.
+    """Train a tower and a new head of two classes on [u; v; |u−v|] as BURT and UNI do, and return the head.
 
-    The tower's weights change. ``seed`` is that of the head, the order of the pairs and dropout. A state of
-    training in ``folder`` is resumed; ``name`` is that of the task in it.
+    Args:
+        tower: the tower; its weights are changed.
+        draw: gives the pairs of a pass.
+        name: name of the task.
+        epochs: passes over the pairs.
+        learning_rate: the learning rate at its peak.
+        seed: of the head, the order of the pairs and dropout.
+        folder: where the state of training is saved; a state that is there is resumed.
     """
     head = Head(tower.dim, 2, "uv-diff", seed).to(next(tower.parameters()).device)
     stream = Stream(draw, BATCH, seed, name)
@@ -254,14 +290,14 @@ def tune_pairs(
 
 
 def seeded_linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
-    """Make a linear layer whose weights depend on ``seed`` alone; the global generator is not touched."""
+    """Return a linear layer whose weights depend on ``seed`` alone; torch's generator keeps its state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Linear(inputs, outputs)
 
 
 def save_tuned(tower: Tower, heads: nn.Module, folder: Path) -> None:
-    """Write a tower as a model folder, and the weights of its heads beside it, in :data:`HEADS`."""
+    """Write a tower as a sentence-transformers folder, and in it the weights of heads in :data:`HEADS`."""
     tower.cpu().save(folder)
     weights = {name: tensor.cpu().contiguous() for name, tensor in heads.state_dict().items()}
     with atomic_path(folder / HEADS) as temporary:

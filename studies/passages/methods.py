@@ -51,18 +51,22 @@ NOTE = (
 
 
 class Method(NamedTuple):
-    """One row of the tables."""
+    """A way to score passages, which has a row in the tables."""
 
     label: Label
     identity: Sequence[object]
-    """JSON values of everything that decides its scores, except set and seed."""
+    """JSON values of all that the scores depend on, except set and seed."""
     seeds: int
+    """Number of seeds; 1 if nothing is trained."""
     compute: Callable[[PassageSet, int, Path], tuple[Scores, Figures]]
-    """Scores the test questions, and adds figures; gets set, seed and a folder for unfinished work."""
+    """Returns the scores of a set's test questions and further figures.
+
+    Its arguments are the set, the seed and a folder for unfinished work.
+    """
 
 
 def rank(config: PassagesConfig, run: StudyRun) -> Page:
-    """Rank with every method on every set."""
+    """Rank the passages of every set by every method, and return the page of tables."""
     digests: dict[str, str] = {}
 
     def read(spec: str) -> PassageSet:
@@ -100,7 +104,7 @@ def rank(config: PassagesConfig, run: StudyRun) -> Page:
 
 
 def counts(data: PassageSet) -> Iterator[str]:
-    """Say how many questions, candidates and relevant candidates each split has."""
+    """Yield for each split how many questions, candidates and relevant candidates it has."""
     for split, questions in data.splits.items():
         relevant_K = np.concatenate([question.relevant for question in questions])
         relevant = f"{relevant_K.sum():,} relevant"
@@ -108,7 +112,7 @@ def counts(data: PassageSet) -> Iterator[str]:
 
 
 def make_methods(config: PassagesConfig, run: StudyRun) -> list[Method]:
-    """Make all methods whose model can be opened, in the order of the tables."""
+    """Return all methods whose model can be opened, in the order of the tables."""
     training = {name: getattr(config, name) for name in ("epochs", "learning_rate", "margin")}
 
     def score_vectors(
@@ -135,7 +139,8 @@ def make_methods(config: PassagesConfig, run: StudyRun) -> list[Method]:
     methods = [Method(("BM25", "words", ""), ["bm25"], 1, bm25)]
     for (name, model), feature in product(zip(names, models, strict=True), config.features):
         options = None if feature == "cosine" else training
-        for kind in ("linear", "mlp") if feature.startswith("uv") else (None,):
+        kinds = ("linear", "mlp") if feature.startswith("uv") else (None,)
+        for kind in kinds:
             compute = partial(score_vectors, model, feature, HIDDEN_UNITS if kind == "mlp" else None)
             identity = [*model.identity, feature, kind, options]
             seeds = config.runs if options else 1
@@ -149,28 +154,32 @@ def make_methods(config: PassagesConfig, run: StudyRun) -> list[Method]:
 
 
 def bm25(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
-    """Score by words; their statistics come from all passages of the set."""
+    """Return the BM25 scores of test questions; words are counted in all passages of the set."""
     index = Bm25(data.passages)
-    return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
+    return [index.scores(question.text)[question.candidates] for question in data.splits["test"]], {}
 
 
-@lru_cache(maxsize=1)  # the vectors of one model and set are in memory at a time
+@lru_cache(maxsize=1)  # only the vectors of one model and set are kept in memory
 def encode_splits(encode: OpenedEncoder, data: PassageSet) -> dict[str, Split]:
-    """Make train, dev and test with a model's vectors of questions, and of passages that are candidates."""
+    """Return the splits of a set with a model's vectors of questions and of candidates.
+
+    Passages that are no candidates have zeros.
+    """
     candidates = [question.candidates for questions in data.splits.values() for question in questions]
     rows = np.unique(np.concatenate(candidates))
     vectors = encode.encode([data.passages[row].split() for row in rows])
     passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
     passages[rows] = vectors
     passage_ND = scale_rows(passages)
-    return {
-        split: Split(questions, scale_rows(encode.encode([q.text.split() for q in questions])), passage_ND)
-        for split, questions in data.splits.items()
-    }
+    splits = {}
+    for name, questions in data.splits.items():
+        question_vectors = encode.encode([question.text.split() for question in questions])
+        splits[name] = Split(questions, scale_rows(question_vectors), passage_ND)
+    return splits
 
 
 def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
-    """Make the rows of a set, percentages, and below them those that the paper has for it."""
+    """Return the table of a set in percent, with the paper's rows for this set below ours."""
     own_rows: dict[Label, dict[str, TableCell]] = {}
     for label, seeds in rows.items():
         precisions = np.mean([figures["average_precisions"] for figures in seeds], axis=0)
@@ -180,14 +189,10 @@ def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
             for metric in METRICS
         }
     prefix = f"{name.lower()} "
-    paper_rows = {
-        (model, "", ""): {
-            metric.removeprefix(prefix).upper(): value
-            for metric, value in figures.items()
-            if metric.startswith(prefix)
-        }
-        for model, figures in read_published(Path(__file__).with_name("published.csv")).items()
-    }
-    paper_rows = {label: row for label, row in paper_rows.items() if row}
+    paper_rows: dict[Label, dict[str, float]] = {}
+    for model, figures in read_published(Path(__file__).with_name("published.csv")).items():
+        for metric, value in figures.items():
+            if metric.startswith(prefix):
+                paper_rows.setdefault((model, "", ""), {})[metric.removeprefix(prefix).upper()] = value
     notes = [NOTE] if paper_rows else []
     return score_table(LABELS, COLUMNS, own_rows, paper_rows, notes=notes, quoted_source=SOURCE)

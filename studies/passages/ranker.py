@@ -2,19 +2,22 @@
 
     L = max(0, m − s(q, p⁺) + s(q, p⁻))
 
-Vectors are first scaled to length √D, so that components are near 1 for every encoder.
+where s is the score of a passage p for a question q, p⁺ is relevant, p⁻ is not, and m is the margin. Vectors
+are first scaled to length √D, so that their components are near 1 for every encoder.
 
-The cross-encoder reads question and passage together and is fine-tuned on the set, an upper bound for
-vectors: s(q, p) = MLP(h), where h is the last hidden state at the first position of "[CLS] q [SEP] p [SEP]"
-and the MLP has two layers with tanh between. All weights are trained except the word embeddings.
+The cross-encoder reads question and passage together. It is fine-tuned on the set, as an upper bound of what
+vectors can reach: s(q, p) = MLP(h), where h is the last hidden state at the first position of
+"[CLS] q [SEP] p [SEP]" and the MLP has two layers with tanh between. All weights are trained except the word
+embeddings.
 
-Ties count against a scorer: a relevant candidate ranks behind irrelevant ones of the same score, so a scorer
-that gives every candidate one score ranks the relevant ones last. Precision divides by k even with fewer than
-k candidates; recall and average precision divide by all relevant passages, missed ones included; success is 1
-if any of them is among the first k. Questions without a relevant passage score 0.
+In a ranking a relevant candidate is behind irrelevant ones with the same score; a scorer that gives all
+candidates the same score thus ranks the relevant ones last. Precision at k is divided by k even if there are
+fewer candidates. Recall and average precision are divided by the number of all relevant passages, also of
+those that are no candidates. Success at k is 1 if a relevant passage is among the first k. Questions without
+a relevant passage score 0.
 
 Legend: B pairs of a batch, T pairs of a pass, P pairs of a question and a candidate, N distinct texts,
-D embedding size, K candidates.
+D embedding size, K candidates, Q questions.
 """
 
 import copy
@@ -43,19 +46,19 @@ from studies.passages.config import Feature, PassagesConfig
 HIDDEN_UNITS = 128
 """Units of the MLP scorer."""
 NEGATIVES = 4
-"""Irrelevant passages drawn for every relevant one in each pass; fewer where a question has fewer."""
+"""Number of irrelevant passages that are drawn for every relevant one in a pass, if there are as many."""
 BATCH, SCORE_BATCH = 64, 4096
-"""Pairs per step of training, and of scoring."""
+"""Pairs of a batch in training, and in scoring."""
 CROSS_HIDDEN_UNITS = 256
 """Units of the cross-encoder's MLP."""
 CROSS_BATCH = 16
-"""Pairs per step of its training."""
+"""Pairs of a batch in the training of the cross-encoder."""
 CROSS_RATE = 2e-5
-"""Its peak rate of learning; 10 % warm-up, then linear decay to 0."""
+"""Peak learning rate of the cross-encoder; 10 % warm-up, then linear decay to 0."""
 PATIENCE = 8
 """Training stops after this many passes without a better development score."""
 SELECT = "map"
-"""Development score that chooses the pass."""
+"""The development score that decides which pass is kept."""
 DEPTHS = (1, 5, 10)
 METRICS = ("mrr", "map", *(f"{name}@{k}" for name in "prs" for k in DEPTHS))
 Scores = Sequence[NDArray[np.floating]]
@@ -63,10 +66,10 @@ Scores = Sequence[NDArray[np.floating]]
 
 
 def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[np.float64]]:
-    """Compute every metric of :data:`METRICS` per question, [Q], as fractions."""
+    """Return every metric of :data:`METRICS` for each question, as fractions [Q]."""
     rows = []
     for question, scores_K in zip(questions, scores, strict=True):
-        # Best first; of equal scores irrelevant ones first, then in the file's order.
+        # The highest score is first; of equal scores irrelevant ones are, in the order of the file.
         order_K = np.lexsort((np.arange(len(question.candidates)), question.relevant, -scores_K))
         relevant_K = question.relevant[order_K]
         ranks = np.flatnonzero(relevant_K) + 1
@@ -80,17 +83,17 @@ def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[
 
 
 def ranking_loss(positive_B: Tensor, negative_B: Tensor, margin: float) -> Tensor:
-    """Average max(0, margin − s(q, p⁺) + s(q, p⁻)) over pairs."""
+    """Return the mean of max(0, margin − s(q, p⁺) + s(q, p⁻)) over pairs."""
     return torch.relu(margin - positive_B + negative_B).mean()
 
 
 class Scorer(nn.Module):
-    """s(q, p) of vectors u and v of length √D.
+    """The score s(q, p) of a question's vector u and a passage's vector v, both of length √D.
 
-    ``cosine`` is uᵀv / D, with nothing to train; ``bilinear`` is uᵀ W v / D, where W [D, D] has Xavier's
-    initial weights; the others are a linear layer, or two with ReLU between, over
-    :func:`studies.finetune.training.combine`. A linear layer over [u; v] ignores the question:
-    s(q, p⁺) − s(q, p⁻) = a·(v⁺ − v⁻) does not contain u.
+    ``cosine`` is uᵀv / D, in which nothing is trained. ``bilinear`` is uᵀ W v / D, where W [D, D] has
+    Xavier's initial weights. The other features are those of :func:`studies.finetune.training.combine`, which
+    a linear layer reads, or two layers with ReLU between. A ranking by a linear layer over [u; v] does not
+    depend on the question, because s(q, p⁺) − s(q, p⁻) = a·(v⁺ − v⁻) does not contain u.
     """
 
     def __init__(self, feature: Feature, hidden_units: int | None, dim: int, seed: int) -> None:
@@ -105,7 +108,7 @@ class Scorer(nn.Module):
             self.layers = nn.Sequential(*first, seeded_linear(hidden_units or width, 1, seed + 1))
 
     def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
-        """Score pairs, [B]."""
+        """Return the scores of pairs, [B]."""
         if self.feature in ("uv", "uv-diff-prod"):
             scores: Tensor = self.layers(combine(u_BD, v_BD, self.feature))[:, 0]
             return scores
@@ -115,7 +118,7 @@ class Scorer(nn.Module):
 
 @dataclass(frozen=True)
 class Split:
-    """The questions of a split, with the vectors of questions and passages scaled to length √D."""
+    """The questions of a split, with vectors of length √D of these questions and of all passages."""
 
     questions: Sequence[Question]
     question_ND: Tensor
@@ -125,12 +128,12 @@ class Split:
 
 
 def scale_rows(vectors_ND: NDArray[np.floating]) -> Tensor:
-    """Scale rows to length √D; zero rows stay zero."""
+    """Return the rows scaled to length √D; zero rows stay zero."""
     return torch.from_numpy((unit_rows(vectors_ND) * vectors_ND.shape[1] ** 0.5).astype(np.float32))
 
 
 def score(scorer: nn.Module, split: Split) -> list[NDArray[np.float32]]:
-    """Score every question's candidates, [K] each."""
+    """Return the scores of each question's candidates, [K] each."""
     counts = [len(question.candidates) for question in split.questions]
     question_P = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
     passage_P = torch.from_numpy(np.concatenate([question.candidates for question in split.questions]))
@@ -141,14 +144,15 @@ def score(scorer: nn.Module, split: Split) -> list[NDArray[np.float32]]:
 
 
 def mean_scores(questions: Sequence[Question], scores: Scores) -> dict[str, float]:
-    """Average every metric over the questions."""
+    """Return the mean of every metric over the questions."""
     return {name: float(values_Q.mean()) for name, values_Q in measure(questions, scores).items()}
 
 
 def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) -> NDArray[np.int64]:
-    """Draw (question's number, relevant passage, irrelevant passage), [T, 3], in random order.
+    """Return triples of a question, a relevant and an irrelevant passage as indices, [T, 3], in random order.
 
-    Every relevant candidate is paired with four different irrelevant ones of its question, or all.
+    Every relevant candidate is in four triples with different irrelevant ones of its question, if there are
+    as many.
     """
     pairs = []
     for number, question in enumerate(questions):
@@ -163,10 +167,10 @@ def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) ->
 def train_scorer(
     scorer: Scorer, train: Split, dev: Split, *, epochs: int, learning_rate: float, margin: float, seed: int
 ) -> list[float]:
-    """Train in place with AdamW, and keep the pass that is best on dev (the start counts as pass 0).
+    """Train a scorer in place with AdamW, and return its development scores.
 
-    Returns the selecting score on dev before the first pass and after each. Raises UserError: the loss is not
-    finite.
+    There is a score before training and one after each pass. The weights with the best score are kept, also
+    if they are those before training. Raises UserError: the loss is not finite.
     """
     generator = np.random.default_rng(seed)
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=learning_rate, weight_decay=0.01)
@@ -189,7 +193,7 @@ def train_scorer(
 def train_pass(
     scorer: nn.Module, split: Split, pairs: NDArray[np.int64], margin: float, adam: torch.optim.Optimizer
 ) -> None:
-    """Train on all pairs once; see :func:`train_scorer`."""
+    """Train on all pairs of :func:`draw_pairs` once."""
     for pairs_B3 in torch.from_numpy(pairs).split(BATCH):
         question_B, right_B, wrong_B = pairs_B3.unbind(1)
         u_BD = split.question_ND[question_B]
@@ -204,7 +208,7 @@ def train_pass(
 
 
 class CrossRanker(nn.Module):
-    """s(q, p) of a pair that a transformer tower reads as one text; ``seed`` is that of the MLP's weights."""
+    """The score s(q, p) of a pair that a tower reads as one text; ``seed`` is that of the MLP's weights."""
 
     def __init__(self, tower: Any, seed: int) -> None:
         super().__init__()
@@ -214,13 +218,13 @@ class CrossRanker(nn.Module):
         self.second = seeded_linear(CROSS_HIDDEN_UNITS, 1, seed + 1)
 
     def forward(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Score pairs, [B]."""
+        """Return the scores of pairs, [B]."""
         scores: Tensor = self.second(torch.tanh(self.first(self.tower.embed(pairs, "cls"))))[:, 0]
         return scores
 
 
 def ranking_pairs(data: PassageSet, seed: int, pass_index: int) -> Examples:
-    """Draw the training pairs of a pass: question, relevant passage, index of an irrelevant one as target."""
+    """Return the pairs of a pass: question, relevant passage, index of an irrelevant one as target."""
     questions = data.splits["train"]
     pairs = draw_pairs(questions, rng(seed, "ranking", pass_index))
     texts = [questions[number].text for number in pairs[:, 0]]
@@ -228,17 +232,17 @@ def ranking_pairs(data: PassageSet, seed: int, pass_index: int) -> Examples:
 
 
 def pair_loss(net: CrossRanker, examples: Examples, passages: Sequence[str], margin: float) -> Tensor:
-    """Compute the ranking loss of a batch; both passages of a pair share one forward pass."""
+    """Return the ranking loss of a batch; its relevant and irrelevant passages are scored in one batch."""
     wrong_passages = [passages[row] for row in examples.target]
-    pairs = zip(examples.first * 2, [*(examples.second or ()), *wrong_passages], strict=True)
-    right_B, wrong_B = net(list(pairs)).split(len(examples))
+    wrong_pairs = list(zip(examples.first, wrong_passages, strict=True))
+    right_B, wrong_B = net(examples.pairs + wrong_pairs).split(len(examples))
     return ranking_loss(right_B, wrong_B, margin)
 
 
 def cross_scores(
     net: CrossRanker, questions: Sequence[Question], passages: Sequence[str]
 ) -> list[NDArray[np.float32]]:
-    """Score every question's candidates, [K] each."""
+    """Return the scores of each question's candidates, [K] each."""
     pairs = [(question.text, passages[row]) for question in questions for row in question.candidates]
     lengths = [len(question) + len(passage) for question, passage in pairs]
     scores = in_batches(lengths, lambda rows: net([pairs[row] for row in rows]))
@@ -248,10 +252,16 @@ def cross_scores(
 def fine_tune(
     data: PassageSet, backbone: str, config: PassagesConfig, *, seed: int, folder: Path
 ) -> tuple[CrossRanker, list[Values]]:
-    """Train on a set of filtered questions and keep the pass that is best on dev.
+    """Train a cross-encoder on a set, and return it after its best pass on dev, with all development scores.
 
-    A state in ``folder`` is resumed. The backbone, a Hugging Face encoder, reads as many word pieces as it
-    can. ``seed`` is that of the MLP, the pairs and dropout. Raises UserError: the backbone cannot be loaded.
+    Args:
+        data: the set, with its questions filtered.
+        backbone: a Hugging Face encoder; it reads as many word pieces as it can.
+        config: options of the study.
+        seed: of the MLP, the pairs and dropout.
+        folder: where the state of training is saved; a state that is there is resumed.
+
+    Raises UserError: the backbone cannot be loaded.
     """
     device = pick_device(config.device)
     questions = data.splits["dev"]

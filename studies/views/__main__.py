@@ -5,17 +5,19 @@ r"""Which pair of views learns the best sentence vectors (Simoulin & Crabbé 202
         --vectors w2v.txt --case backoff --dim 256 --systems seq,seq dep,const --rates 5e-4 1.5e-3 \
         --passes 5 --validation 2000
 
-The first line is the tables in full, their rows beside ours. Systems: the six pairs of {seq, dep, const},
-QuickThought's setting (seq,seq; dot score, one softmax, the sentence itself at score 0), their starts before
-training (Table 3), the average of the words of dep,const, and of random ones. All have the preset's options
-but for those given here; the report lists what differs from the paper's. Each rate is a row, and none is
-chosen; of growing text give a cache of each size (``parsing.run --limit``). Every system is scored raw, as
-the paper's were, and with each number at one scale over the training text.
+The first command makes the whole tables, with the paper's rows below ours. The systems are the six pairs of
+{seq, dep, const}, the setting of QuickThought (seq,seq with the dot score, one softmax, and score 0 for the
+sentence itself), all of these before training (Table 3), the average of the words of dep,const, and the
+average of random words. Options that are not given here are those of the preset; the report lists those that
+differ from the paper's. Each learning rate has rows of its own, and none is chosen. To compare sizes of text,
+give a tree cache of each size (``parsing.run --limit``). Every system is scored with its raw numbers, as in
+the paper, and with each number brought to one scale over the training text.
 
-``multiview.train`` and ``senteval_runner.run`` train and score; what is finished is not repeated, and other
-``--tasks`` are added without training again. Before the first long training every pair is trained for one
-step and scored on the smallest task: a pair that cannot be scored ends the study. ``--output`` gets rows.csv,
-every score with its seed and the commit that made it; the report lies in a folder below it by default.
+Systems are trained by ``multiview.train`` and scored by ``senteval_runner.run``. Finished work is not
+repeated, and ``--tasks`` can be added without training again. Before the first long training every pair is
+trained for one step and scored on the smallest task; a pair that cannot be scored ends the study.
+``--output`` gets rows.csv, which has every score with its seed and the commit of the code. The report is in a
+folder below it.
 """
 
 import sys

@@ -11,10 +11,10 @@ from runtime.cli import CountOrNone, Positive, Seed, configuration
 
 PAIRS = tuple(",".join(pair) for pair in combinations_with_replacement(("seq", "dep", "const"), 2))
 QUICKTHOUGHT = "QuickThought"
-"""The name of a setting of seq,seq."""
+"""The name of seq,seq with the score and loss of QuickThought."""
 Words = Literal["trained", "fixed", "both"]
 Scale = Literal["none", "one"]
-"""Numbers as they are, or each at one scale over the text of training (``?scale=``)."""
+"""Raw numbers, or each number brought to one scale over the training text (``?scale=``)."""
 
 
 @configuration

@@ -1,4 +1,4 @@
-"""The report of ``studies.views``: who is ahead and by how much, learning curves, the paper's tables."""
+"""Make the report of ``studies.views``: differences between systems, learning curves, the paper's tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class SystemScores:
     system: System
     folder: Path
     figures: Figures
-    """The result of :func:`score`."""
+    """What training and scoring returned: the commit of the code, the best step, the held-out loss."""
     results: dict[str, TaskResult]
     """Results by task."""
 
@@ -46,11 +46,11 @@ class SystemScores:
 
     @cached_property
     def resamples(self) -> dict[str, dict[str, Any]]:
-        """Metrics by task, an array on resamples of the items each, or a number where items are not known."""
+        """Metrics by task: arrays [R] on resamples of the items or, of those without resamples, numbers."""
         return {task: result.metrics | resample_scores([result]) for task, result in self.results.items()}
 
     def csv_row(self, config: ViewsConfig) -> dict[str, Any]:
-        """Make the row of rows.csv, with every score."""
+        """Return the row of rows.csv, with every score."""
         system = self.system
         scores = scores_by_task(self.metrics)
         scores[f"mean of {len(scores)}"] = mean_over_tasks(self.metrics)
@@ -68,16 +68,22 @@ class SystemScores:
 
 
 Rows = Mapping[str, Sequence[SystemScores]]
-"""All scores at one scale: by row of a table, seed by seed."""
+"""All scores at one scale: by the name of a table's row, a list with one entry per seed."""
 
 
 def scores_by_task(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return each task's main score in percent, for the paper's tasks as in its mean (footnote 6)."""
+    """Return the main score of each task in percent.
+
+    The score of a task of the paper is the mean of its metrics, as in the paper's average (footnote 6).
+    """
     return {**headlines(metrics), **task_means(paper_row(metrics))}
 
 
 def mean_over_tasks(metrics: Mapping[str, Mapping[str, Any]], task: str = "") -> Any:
-    """Take the mean of all tasks' scores, or one task's: of numbers, or of arrays of resamples."""
+    """Return the mean of the scores of all tasks, or the score of one ``task``.
+
+    ``metrics`` are numbers, or arrays on resamples; so is the mean.
+    """
     by_task = scores_by_task(metrics)
     return by_task[task] if task else sum(by_task.values()) / len(by_task)
 
@@ -85,60 +91,75 @@ def mean_over_tasks(metrics: Mapping[str, Mapping[str, Any]], task: str = "") ->
 def ahead(
     left: Sequence[SystemScores], right: Sequence[SystemScores], task: str = ""
 ) -> tuple[Score, float] | None:
-    """Measure how far one row is ahead of another in the mean over tasks or in one; with p of no difference.
+    """Return the difference of two rows with its interval, and the p-value of no difference.
 
-    Rows are paired by seed; words that have no seed are compared with every seed. The variance of the mean is
-    that over seeds plus that over resampled items, the same for both rows, with the degrees of freedom of
-    Welch and Satterthwaite. None if no seed is in both rows.
+    The difference is ``left`` minus ``right`` in the mean over tasks, or in the score of one ``task``. Scores
+    of the same seed are paired; an average of words that was scored with one seed is paired with every seed.
+    The variance of the mean difference is the variance over seeds plus the variance over resampled items,
+    which are the same for both rows; degrees of freedom are those of Welch and Satterthwaite. Returns None if
+    no seed is in both rows.
     """
     right_of_seed = {scores.system.seed: scores for scores in right}
     if len(right) == 1 and right[0].system.name in (AVERAGE, RANDOM):
-        right_of_seed = dict.fromkeys((scores.system.seed for scores in left), right[0])
-    pairs = [(a, right_of_seed[a.system.seed]) for a in left if a.system.seed in right_of_seed]
-    if not pairs:
+        right_of_seed = {scores.system.seed: right[0] for scores in left}
+    gains = []
+    resampled_gains = []
+    for scores in left:
+        if other := right_of_seed.get(scores.system.seed):
+            gains.append(mean_over_tasks(scores.metrics, task) - mean_over_tasks(other.metrics, task))
+            resampled_gains.append(
+                mean_over_tasks(scores.resamples, task) - mean_over_tasks(other.resamples, task)
+            )
+    count = len(gains)
+    if not count:
         return None
-    gain_S = [mean_over_tasks(a.metrics, task) - mean_over_tasks(b.metrics, task) for a, b in pairs]
-    gains = (mean_over_tasks(a.resamples, task) - mean_over_tasks(b.resamples, task) for a, b in pairs)
-    of_items = np.var(sum(gains) / len(pairs))
-    of_seeds = np.var(gain_S, ddof=1) / len(pairs) if len(pairs) > 1 else 0.0
-    value, error = fmean(gain_S), np.sqrt(of_items + of_seeds)
+    variance_of_items = np.var(sum(resampled_gains) / count)
+    variance_of_seeds = np.var(gains, ddof=1) / count if count > 1 else 0.0
+    variance = variance_of_items + variance_of_seeds
+    value, error = fmean(gains), np.sqrt(variance)
     if not error:
         return Score(value, interval=(value, value)), float(value == 0)
-    freedom = (of_items + of_seeds) ** 2 * (len(pairs) - 1) / of_seeds**2 if of_seeds else np.inf
+    freedom = variance**2 * (count - 1) / variance_of_seeds**2 if variance_of_seeds else np.inf
     low, high = t.interval(0.95, freedom, value, error)
     return Score(value, interval=(float(low), float(high))), float(2 * t.sf(abs(value) / error, freedom))
 
 
 def comparison(rows: Rows, pair: str) -> list[Table | Figure]:
-    """Compare every row with that of a pair of views, in the mean over tasks and in each: table and dots."""
-    first, *_ = rows.values()
-    names = list(scores_by_task(first[0].metrics))
-    tasks = {"mean over tasks": "", **({name: name for name in names} if len(names) > 1 else {})}
+    """Return a table and a plot that compare every row with that of ``pair``, a pair of views.
+
+    Rows are compared in the mean over tasks and, if there are several tasks, in each of them.
+    """
+    mean_title = "mean over tasks"
+    names = list(scores_by_task(next(iter(rows.values()))[0].metrics))
+    tasks = {mean_title: ""}
+    if len(names) > 1:
+        tasks |= {name: name for name in names}
     leads = {}
-    for (row, seeds), (name, task) in product(rows.items(), tasks.items()):
-        best = replace(seeds[0].system, name=pair, of="").row
-        if row != best and (lead := ahead(rows.get(best, ()), seeds, task)):
-            leads[row, name] = lead
-    corrected = dict(zip(leads, holm([p for _, p in leads.values()]), strict=True))
-    texts = {
-        key: ("p < 0.001" if p < 0.001 else f"p {p:.3f}") + "*" * (p < 0.05) for key, p in corrected.items()
-    }
+    for (row, seeds), (title, task) in product(rows.items(), tasks.items()):
+        row_of_pair = replace(seeds[0].system, name=pair, of="").row
+        if row != row_of_pair and (lead := ahead(rows.get(row_of_pair, ()), seeds, task)):
+            leads[row, title] = lead
+    texts = {}
+    for key, p in zip(leads, holm([p for _, p in leads.values()]), strict=True):
+        star = "*" if p < 0.05 else ""
+        texts[key] = ("p < 0.001" if p < 0.001 else f"p {p:.3f}") + star
     lines: list[list[TableCell]] = []
-    panels: dict[str, dict[str, tuple[list[float], str]]] = {name: {} for name in tasks}
+    panels: dict[str, dict[str, tuple[list[float], str]]] = {title: {} for title in tasks}
     for row, seeds in rows.items():
-        for name, task in tasks.items():
+        line: list[TableCell] = []
+        for title, task in tasks.items():
             values = [mean_over_tasks(scores.metrics, task) for scores in seeds]
-            panels[name][row] = values, texts.get((row, name), "")
-        cells = [(row, name) for name in tasks]
-        gains = [f"{format_cell(leads[key][0])}, {texts[key]}" if key in leads else None for key in cells]
-        lines.append([row, len(seeds), Score.over_seeds(panels["mean over tasks"][row][0]), *gains])
-    heads = ["system", "seeds", "mean over tasks", f"{pair} ahead", *(f"on {task}" for task in [*tasks][1:])]
+            panels[title][row] = values, texts.get((row, title), "")
+            key = row, title
+            line.append(f"{format_cell(leads[key][0])}, {texts[key]}" if key in leads else None)
+        lines.append([row, len(seeds), Score.over_seeds(panels[mean_title][row][0]), *line])
+    heads = ["system", "seeds", mean_title, f"{pair} ahead", *(f"on {title}" for title in list(tasks)[1:])]
     caption = f"Every seed (dots) and their mean; p of no difference from {pair}, corrected"
     return [Table(heads, lines, notes=[NOTE]), plots.dots(panels, caption=caption)]
 
 
 def sections_of(rows: Rows, scale: Scale, pair: str) -> list[Section]:
-    """Make the sections of one scale: the comparison with a pair of views, and scores, none of them bold."""
+    """Return the sections of one scale: the comparison with ``pair``, and tables of scores without bold."""
     models = []
     for row, seeds in rows.items():
         [model] = read_json(seeds[0].folder / "results.json")["models"].values()
@@ -154,7 +175,7 @@ def sections_of(rows: Rows, scale: Scale, pair: str) -> list[Section]:
 
 
 def curve(rows: Rows) -> Figure:
-    """Draw the mean over tasks by sentences of training, with the 95 % interval of its mean over seeds."""
+    """Draw the mean over tasks by the number of training sentences, with its 95 % interval over seeds."""
     points: dict[str, list[tuple[int, float]]] = {}
     spans: dict[str, list[tuple[float, float]]] = {}
     by_system = {seeds[0].system: seeds for seeds in rows.values() if seeds[0].system.is_trained}

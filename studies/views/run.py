@@ -1,4 +1,4 @@
-"""Train and score every pair of views, and compare them, paired by seed: what ``studies.views`` does."""
+"""Train and score every system of ``studies.views``, and compare them."""
 
 import logging
 import shlex
@@ -11,6 +11,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from corpora.senteval.tasks import data_folder, expand_tasks
 from multiview.encoders.registry import plugin_modules
@@ -36,23 +37,30 @@ log = logging.getLogger(LOGGER)
 def train_and_score(
     config: ViewsConfig, system: System, scale: Scale, commit: str, work: Path, *, steps: int = 0
 ) -> Figures:
-    """Train a system, unless it is trained, and score it; return commit, best step and held-out loss.
+    """Train a system, unless that is finished, and score it; return commit, best step and held-out loss.
 
-    A task without a score is a UserError.
+    Args:
+        config: options of the study.
+        system: what is trained and scored.
+        scale: the scale of the numbers that are scored.
+        commit: the commit of the code, which is returned with the figures.
+        work: folder for the embeddings.
+        steps: steps of a short trial; 0 trains in full.
+
+    Raises UserError: a task has no score.
     """
     models = config.output / "models"
     report = config.output / system.score_folder(scale)
     train_config = training(config, system, steps=steps)
     if system.is_trained:
-        _command(*shlex.split(training_command(train_config))[2:])
-    plugins = [word for module in plugin_modules(train_config.view_list) for word in ("--plugin", module)]
-    _command(
-        *("senteval_runner.run", *plugins, system.spec(models, scale)),
-        *("--tasks", config.tasks, "--protocol", config.protocol),
-        *("--data", data_folder(config.data)),
-        *("--output", report, "--cache", work / "vectors", "--random-seed", system.seed),
-        "--no-baselines",
-    )
+        _, _, module, *words = shlex.split(training_command(train_config))  # python -m MODULE ...
+        _command(module, words)
+    arguments: list[object] = [system.spec(models, scale), "--no-baselines"]
+    for plugin in plugin_modules(train_config.view_list):
+        arguments += ["--plugin", plugin]
+    arguments += ["--tasks", config.tasks, "--protocol", config.protocol, "--data", data_folder(config.data)]
+    arguments += ["--output", report, "--cache", work / "vectors", "--random-seed", system.seed]
+    _command("senteval_runner.run", arguments)
     [model] = read_json(report / "results.json")["models"].values()
     for task, reason in model["skipped"].items():
         raise UserError(f"{system.label}: {task} has no score: {reason}")
@@ -63,10 +71,16 @@ def train_and_score(
 
 
 def check_systems(config: ViewsConfig, systems: Sequence[System], task: str) -> None:
-    """Try each pair of views that is not trained yet: one step, scored on a task; a fault is a UserError."""
+    """Train each pair of views that has no model yet for one step, and score it on ``task``.
+
+    Raises UserError: a pair cannot be trained or scored.
+    """
     models = config.output / "models"
-    first = {(each.name, each.words): each for each in reversed(systems) if each.is_trained}
-    new = [each for each in first.values() if not (models / each.label).exists()]
+    # One system of each pair, whatever its text, rate and seed; the first one, because later entries win.
+    system_of_pair = {
+        (system.name, system.words): system for system in reversed(systems) if system.is_trained
+    }
+    new = [system for system in system_of_pair.values() if not (models / system.label).exists()]
     with progress(total=len(new), unit="pair", description="first step and score of every pair") as bar:
         for system in reversed(new):
             with TemporaryDirectory(prefix="check-", dir=config.output) as work:
@@ -76,7 +90,7 @@ def check_systems(config: ViewsConfig, systems: Sequence[System], task: str) -> 
 
 
 def print_plan(config: ViewsConfig) -> int:
-    """Print what would be trained and scored, and what the first training takes; return its exit code."""
+    """Print what would be trained and scored, and the plan of the first training; return an exit code."""
     systems, tasks = all_systems(config), expand_tasks(config.tasks)
     trained = [system for system in systems if system.is_trained]
     begun = sum((config.output / "models" / system.label).exists() for system in trained)
@@ -88,8 +102,11 @@ def print_plan(config: ViewsConfig) -> int:
     return subprocess.run([sys.executable, *words, "--dry-run"], check=False).returncode
 
 
-def _command(module: str, *arguments: object) -> None:
-    """Run a command, whose messages and progress go to the log."""
+def _command(module: str, arguments: Sequence[object]) -> None:
+    """Run ``python -m MODULE ARGUMENTS``, whose messages and progress go to the log.
+
+    Raises UserError: the command refused its input; RuntimeError: it failed.
+    """
     words = [sys.executable, "-m", module, *map(str, arguments)]
     log.info("%s", shlex.join(words[1:]))
     lines: deque[str] = deque(["no message"], maxlen=30)
@@ -106,7 +123,7 @@ def _command(module: str, *arguments: object) -> None:
 
 
 def code_version() -> str:
-    """Return the commit of this checkout, with a + if files differ from it; if installed, the version."""
+    """Return the commit of this checkout, with a + if files differ from it; without git the version."""
     words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=12", "--dirty=+"]
     try:
         commit = subprocess.run([*words, "--exclude=*"], capture_output=True, text=True)
@@ -116,9 +133,9 @@ def code_version() -> str:
 
 
 def compare(config: ViewsConfig, run: StudyRun) -> Page:
-    """Train and score what is missing; write rows.csv, and return the page."""
+    """Train and score what is missing, write rows.csv, and return the report."""
     for trees in config.trees:
-        TreeCache.open(trees)  # refused now, not by every training
+        TreeCache.open(trees)  # a bad cache ends the study here, before the first training
     names = expand_tasks(config.tasks)
     data = read_tasks(names, data_folder(config.data, names))
     if data.missing:
@@ -142,11 +159,12 @@ def compare(config: ViewsConfig, run: StudyRun) -> Page:
         results = stored_results(folder, f"{model['key']}-{config.protocol}-")
         scores = SystemScores(system, folder, figures, {task: results[task] for task in names})
         by_scale[scale].setdefault(system.row, []).append(scores)
-    csv_rows = [
-        scores.csv_row(config) for rows in by_scale.values() for seeds in rows.values() for scores in seeds
-    ]
+    csv_rows: list[dict[str, Any]] = []
+    sections: list[Section] = []
+    for scale, rows in by_scale.items():
+        for seeds in rows.values():
+            csv_rows += [scores.csv_row(config) for scores in seeds]
+        sections += sections_of(rows, scale, reference(config))
     write_csv(config.output / "rows.csv", csv_rows)
-    pair = reference(config)
-    sections = [section for scale, rows in by_scale.items() for section in sections_of(rows, scale, pair)]
     sections.append(Section("Options that differ from the paper's", [options_table(config, systems)]))
     return Page("Pairs of views", sections, f"Preset {config.preset}, protocol {config.protocol}.")

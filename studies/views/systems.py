@@ -1,4 +1,4 @@
-"""The systems that ``studies.views`` compares: pairs of views and controls, and how each is trained."""
+"""Define the systems that ``studies.views`` compares, pairs of views and controls, and their training."""
 
 import re
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from senteval_runner.report.page import Table
 from studies.views.config import QUICKTHOUGHT, Scale, ViewsConfig, Words
 
 BEST_OF_PAPER = "dep,const"
-"""The pair that the paper found best; the others are compared with it where it is among them."""
+"""The pair that the paper found best; if it is among the systems, the others are compared with it."""
 START = "start of "
 """The prefix of the name of a control: a pair of views before training."""
 AVERAGE = "average of its words"
 RANDOM = "random words"
 PATIENCE = 2
-"""Validations, of ten, without a lower loss, after which a training with held-out sentences stops."""
+"""A training with held-out sentences stops after so many of its ten validations without a lower loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,42 +28,42 @@ class System:
     """A pair of views, QuickThought, or a control."""
     words: Words
     trees: Path
-    """The tree cache of its text."""
+    """The tree cache of the training text."""
     rate: float
-    """Its learning rate; of a control, that of the models that it is made from."""
+    """The learning rate; that of a control is the rate of the models that it is made from."""
     seed: int
     of: str = ""
     """The pair of views whose words are averaged; empty for other systems."""
 
     @property
     def views(self) -> str:
-        """Its pair of views, as multiview.train takes it."""
+        """The pair of views, as an option of multiview.train."""
         views = (self.of or self.name).removeprefix(START)
         return "seq,seq" if views in (QUICKTHOUGHT, RANDOM) else views
 
     @property
     def is_trained(self) -> bool:
-        """Whether the system is trained here, not a control."""
+        """Whether the system is trained; if not, it is a control."""
         return self.name not in (AVERAGE, RANDOM) and not self.name.startswith(START)
 
     @property
     def row(self) -> str:
-        """Its name in tables, without the seed."""
+        """The name of the system in tables, without the seed."""
         name = f"{self.name}, {self.words} words"
         return f"{name}, {self.trees.name}, rate {self.rate:g}" if self.is_trained else name
 
     @property
     def label(self) -> str:
-        """The name of its folders."""
+        """The name of the folders of the system."""
         name = f"{self.name}, {self.words} words, {self.trees.name}, rate {self.rate:g}"
         return f"{re.sub(', |,| ', '-', name).lower()}-seed{self.seed}"
 
     def score_folder(self, scale: Scale) -> str:
-        """Name the folder of its scores, below the output."""
+        """Return the folder of the scores, below the output."""
         return f"scores/{self.label}/{scale}"
 
     def spec(self, models: Path, scale: Scale) -> str:
-        """Name the model for ``senteval_runner.run``; ``models`` is the folder of trained ones."""
+        """Return the name of the model in ``senteval_runner.run``; trained models are in ``models``."""
         scaled = f"scale={self.trees if scale == 'one' else 'none'}"
         if self.name == RANDOM:
             return f"bag:random?{scaled}"
@@ -86,7 +86,7 @@ def reference(config: ViewsConfig) -> str:
 
 
 def all_systems(config: ViewsConfig) -> list[System]:
-    """List every system, seed by seed; then controls, made from the models of the first text and rate."""
+    """Return the systems and controls of every seed; controls are made from the first text and rate."""
     rates = config.rates or (preset(config.preset, start=NO_START).learning_rate,)
     systems: list[System] = []
     for seed, words in product(config.seeds, config.words):
@@ -95,7 +95,7 @@ def all_systems(config: ViewsConfig) -> list[System]:
             systems.append(replace(first, name=name, trees=trees, rate=rate))
         controls = [replace(first, name=START + name) for name in config.systems if name != QUICKTHOUGHT]
         is_first_seed = seed == config.seeds[0]
-        # Words that are fixed have the same average at every seed.
+        # The average of fixed words is the same for every seed.
         if words != "fixed" or is_first_seed:
             controls.append(replace(first, name=AVERAGE, of=reference(config)))
         if is_first_seed:
@@ -106,7 +106,10 @@ def all_systems(config: ViewsConfig) -> list[System]:
 
 
 def training(config: ViewsConfig, system: System, *, steps: int = 0) -> NewViewsConfig:
-    """Return the options of a system's training from new weights; with ``steps`` it is a short trial."""
+    """Return the options with which a system is trained from random weights.
+
+    ``steps`` is the number of steps of a short trial; 0 trains in full.
+    """
     base = preset(config.preset, start=NO_START)
     assert isinstance(base, NewViewsConfig)
     objective = base.objective
@@ -138,12 +141,12 @@ def training(config: ViewsConfig, system: System, *, steps: int = 0) -> NewViews
 
 
 def training_options(config: ViewsConfig, system: System) -> dict[str, str]:
-    """List the options of a system's training that decide its result."""
+    """Return the options of a system's training on which the result depends."""
     return decisive_options(options_of(training(config, system)))
 
 
 def options_table(config: ViewsConfig, systems: Sequence[System]) -> Table:
-    """Compare the options of all trainings with the paper's."""
+    """Return the table of the options in which a training differs from the paper."""
     trainings = [training_options(config, system) for system in systems if system.is_trained]
     rows = []
     for option, value in decisive_options(options_of(preset("paper"))).items():
