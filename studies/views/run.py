@@ -54,13 +54,13 @@ def train_and_score(
     train_config = training(config, system, steps=steps)
     if system.is_trained:
         _, _, module, *words = shlex.split(training_command(train_config))  # python -m MODULE ...
-        _command(module, words)
+        _command(module, *words)
     arguments: list[object] = [system.spec(models, scale), "--no-baselines"]
     for plugin in plugin_modules(train_config.view_list):
         arguments += ["--plugin", plugin]
     arguments += ["--tasks", config.tasks, "--protocol", config.protocol, "--data", data_folder(config.data)]
     arguments += ["--output", report, "--cache", work / "vectors", "--random-seed", system.seed]
-    _command("senteval_runner.run", arguments)
+    _command("senteval_runner.run", *arguments)
     [model] = read_json(report / "results.json")["models"].values()
     for task, reason in model["skipped"].items():
         raise UserError(f"{system.label}: {task} has no score: {reason}")
@@ -102,7 +102,7 @@ def print_plan(config: ViewsConfig) -> int:
     return subprocess.run([sys.executable, *words, "--dry-run"], check=False).returncode
 
 
-def _command(module: str, arguments: Sequence[object]) -> None:
+def _command(module: str, *arguments: object) -> None:
     """Run ``python -m MODULE ARGUMENTS``, whose messages and progress go to the log.
 
     Raises UserError: the command refused its input; RuntimeError: it failed.
