@@ -63,7 +63,7 @@ SCORERS: Mapping[str, Callable[[Cosines, Cosines], dict[str, Any]]] = {
 """The scorer of each task of kind ``cosine``, by name.
 
 A scorer takes cosines and gold scores by split, and returns the fields ``metrics``, ``predictions`` and
-``gold`` of a :class:`TaskResult`. Where a prediction is 1 if an item was answered right, gold is all ones.
+``gold`` of a ``TaskResult``. Where a prediction is 1 if an item was answered right, gold is all ones.
 """
 
 
