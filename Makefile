@@ -19,21 +19,23 @@ env: $(WHOLE)
 # torch first and pinned: an open range may bring gigabytes of CUDA packages; by pip, whose settings may name an
 # index of CPU builds. The rest by uv, which takes a tenth of pip's time, or by pip where uv cannot reach an index.
 # What runs compiled is compiled now.
+COMPILE ?= $(PY) -m multiview.warm_up
 $(VENV)/.has-%: setup.py pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -c constraints.txt torch
 	$(PY) -m pip install -q uv && $(VENV)/bin/uv pip install -q --python $(PY) -c constraints.txt -e '.[$*]' \
 	  || $(PY) -m pip install -q -c constraints.txt -e '.[$*]'
-	$(PY) -m multiview.warm_up
+	$(COMPILE)
 	touch $@
 
 demo: $(DEMO)
 	$(PY) -m senteval_runner.demo
 
 # What behaves; ALL=1 is everything but gpu.
+WORKERS ?= auto
 SELECT := $(if $(ALL),not gpu,not slow and not repo and not process and not data and not gpu)
 test: $(TEST)
-	$(PY) -m pytest -n auto --dist worksteal -m "$(SELECT)"
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "$(SELECT)"
 
 # What other processors compute: SSE4 alone, AVX2 on two threads, this one's own on two.
 SSE4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem MKL_CBWR=COMPATIBLE \
@@ -46,7 +48,7 @@ ISA_TESTS := tests/test_goldens.py tests/parsing/networks tests/parsing/test_tex
   tests/multiview/engines tests/senteval_runner/protocol
 test-isa: $(TEST) $(ISA:%=isa-%)
 isa-%: $(TEST)
-	env $($*) $(PY) -m pytest -n auto --dist worksteal -m "not slow and not gpu" $(ISA_TESTS)
+	env $($*) $(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not gpu" $(ISA_TESTS)
 
 check: $(DEV)
 	$(PY) -m ruff format --check .

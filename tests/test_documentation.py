@@ -141,6 +141,14 @@ def test_what_pages_and_docstrings_refer_to_exists() -> None:
     assert {file: names for file, text in texts.items() if (names := stale(file, text))} == {}
 
 
+def test_the_tests_that_the_promises_name_exist() -> None:
+    page = (ROOT / "docs/promises.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", page)
+    assert len(named) > 60
+    code = sources("tests")
+    assert [one for one in named if f"\ndef {one[1]}(" not in code.get(f"tests/{one[0]}", "")] == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -177,7 +177,9 @@ def test_trees_of_real_text(goldens: dict[str, Any], tmp_path: Path, data_folder
 
 
 @pytest.mark.parametrize(("views", "engine"), [*((pair, "native") for pair in PAIRS), ("dep,const", "dgl")])
-def test_weights_after_25_steps(text_folder: Path, tmp_path: Path, views: str, engine: str) -> None:
+def test_weights_of_views_follow_the_equations(
+    text_folder: Path, tmp_path: Path, views: str, engine: str
+) -> None:
     """Against a run in float64: every loss, the first gradient, the last weights."""
     if engine == "dgl":
         pytest.importorskip("dgl")

@@ -55,8 +55,7 @@ RECIPE = Recipe(
     rate=rate, betas=(0.9, 0.98), clip=5.0, average=lambda done: min(0.999, (1 + done) / (10 + done))
 )
 on_cpu, of_device = LabelHead._best_labels_on_cpu, LabelHead._best_labels_on_gpu
-KINDS = ("dep", "const", "both")
-SECTIONS: Mapping[str, Section] = {f"parser {kind}": Section(partial(follow, kind), RECIPE) for kind in KINDS}
-TRAININGS: Mapping[str, Callable[[Path], list[Path]]] = {
-    f"parser {kind}": partial(train, kind) for kind in KINDS
+SECTIONS: Mapping[str, Section] = {
+    f"parser {kind}": Section(partial(follow, kind), RECIPE) for kind in ("dep", "const", "both")
 }
+TRAININGS: Mapping[str, Callable[[Path], list[Path]]] = {"parsers": partial(train, "both")}
