@@ -1,8 +1,11 @@
 """The options of training: frozen dataclasses for each of the two programs and its parts, and the presets.
 
-:class:`ContinueConfig` goes on from a model, :class:`NewViewsConfig` trains new views from nothing. The
-command line takes the options of both (:class:`TrainConfig`), and ``--start`` says which program they are
-for. Imports no torch.
+``python -m multiview.train`` is two programs: :class:`ContinueConfig` has the options of training that goes
+on from a model, :class:`NewViewsConfig` those of training new views from nothing, and
+:class:`SharedConfig` those that both programs have. The command line alone takes the options of both, as a
+:class:`TrainConfig`; :meth:`TrainConfig.resolve` then returns the configuration of the program that
+``--start`` chooses, and all code behind the command line gets this one (:data:`ProgramConfig`). This module
+imports no torch.
 
 The defaults are the preset ``laptop``, whose new views learn within minutes on two cores: a tree begins as a
 bag of words that is equal in all views, so that they match each other from the first step on, and words are
@@ -171,8 +174,8 @@ class LoopConfig:
 
 
 @configuration
-class ProgramConfig:
-    """Options of both programs of ``python -m multiview.train``."""
+class SharedConfig:
+    """Options that both programs of ``python -m multiview.train`` have."""
 
     preset: str = LAPTOP
     """laptop, paper, gpu, or a TOML."""
@@ -234,10 +237,6 @@ class ProgramConfig:
         """Whether it learns from a text, whose trees are ``--trees``."""
         return True
 
-    def program(self) -> ProgramConfig:
-        """Return the configuration of one program: this, unless it has the options of both."""
-        return self
-
     def check(self) -> None:
         """Raise a UserError if values do not go together, or if the folder holds something else."""
         if Path(self.name).name != self.name or self.name == ".." or not self.name.isprintable():
@@ -249,7 +248,7 @@ class ProgramConfig:
 
 
 @configuration
-class ContinueConfig(ProgramConfig):
+class ContinueConfig(SharedConfig):
     """A model goes on: its views and read-out learn from a text, from pairs, or from both."""
 
     start: str = BUILTIN
@@ -284,7 +283,7 @@ class ContinueConfig(ProgramConfig):
 
 
 @configuration
-class NewViewsConfig(ProgramConfig):
+class NewViewsConfig(SharedConfig):
     """New views learn from nothing, each by the contrast with the others, as in Simoulin & Crabbé 2021."""
 
     words: Literal["trained", "tuned", "fixed", "both"] | None = None
@@ -350,24 +349,35 @@ class NewViewsConfig(ProgramConfig):
             )
 
 
+ProgramConfig = ContinueConfig | NewViewsConfig
+"""The configuration of one program, with the options of this program alone."""
+
+
 @configuration
 class ObjectiveOptions(MeaningConfig, ObjectiveConfig):
-    """Options of both losses."""
+    """Options of the losses of both programs."""
 
 
 @configuration
 class TrainConfig(NewViewsConfig, ContinueConfig):
-    """What the command line takes: the options of both programs, of which :meth:`program` chooses one."""
+    """What the command line takes: the options of both programs.
+
+    It inherits them only to declare each option once. :meth:`resolve` is all that is called of it, since the
+    other methods belong to one program or the other.
+    """
 
     objective: ObjectiveOptions = ObjectiveOptions()
     """The contrastive loss."""
 
-    def program(self) -> ProgramConfig:
-        """Return that of the program that ``--start`` names; options of the other are a UserError."""
-        program = NewViewsConfig if self.start == NO_START else ContinueConfig
-        own, defaults = options_of(program()), options_of(TrainConfig())
+    def resolve(self) -> ProgramConfig:
+        """Return the configuration of the program that ``--start`` chooses.
+
+        A UserError names an option that only the other program has and that differs from its default.
+        """
+        program: type[ProgramConfig] = NewViewsConfig if self.start == NO_START else ContinueConfig
+        program_options, defaults = options_of(program()), options_of(TrainConfig())
         for name, value in options_of(self).items():
-            if name in own or value == defaults[name]:
+            if name in program_options or value == defaults[name]:
                 continue
             if self.start == NO_START:
                 raise UserError(
@@ -376,14 +386,14 @@ class TrainConfig(NewViewsConfig, ContinueConfig):
             raise UserError(
                 f"--{name} {value}: is of new views, --start {self.start} has its own; give --start none"
             )
-        loss = type(program.objective)
-        objective = loss(**_values(self.objective, loss))
+        objective_type = type(program().objective)
+        objective = objective_type(**_values(self.objective, objective_type))
         return program(**{**_values(self, program), "objective": objective})
 
 
-def _values(options: object, kind: type) -> dict[str, Any]:
-    """Return the values of those options that a configuration of a kind has, by their names."""
-    return {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
+def _values(options: object, config_type: type) -> dict[str, Any]:
+    """Return, by field name, the values of those options that are fields of a configuration class."""
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(config_type)}
 
 
 def preset_options(name: str) -> TrainConfig:
@@ -409,7 +419,7 @@ def preset(name: str, **changes: Any) -> ProgramConfig:
     A TOML file has the options that differ from ``laptop``'s. A UserError names a preset or file that does
     not exist, and a value that is wrong.
     """
-    return dataclasses.replace(preset_options(name), **changes).program()
+    return dataclasses.replace(preset_options(name), **changes).resolve()
 
 
 def recorded_config(values: object, *, where: Path | str) -> ProgramConfig:
@@ -423,7 +433,7 @@ FREE_TO_CHANGE = ("preset", "trees", "name", "output", "dry-run", "device", "que
 """Options that do not change what the weights become, and the time limit: a resumed run may change them."""
 
 
-def options_of(config: ProgramConfig) -> dict[str, Any]:
+def options_of(config: SharedConfig) -> dict[str, Any]:
     """Return every value, as JSON, by its name on the command line, without the dashes in front."""
     options: dict[str, Any] = {"start": NO_START}  # unless it has one
     for name, value in config_to_json(config).items():

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING
 from corpora.ranking.queries import QuerySet, read_queries, report_lines
 from multiview.config import (
     LAPTOP,
-    ContinueConfig,
     NewViewsConfig,
     ProgramConfig,
     TrainConfig,
@@ -55,12 +54,14 @@ CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
 """Steps of a dry run, of which two are enough after so many seconds."""
 
 
-def main(config: ProgramConfig) -> int:
-    """Train one model, or two whose names are joined (``--words both``).
+def main(options: TrainConfig | ProgramConfig) -> int:
+    """Train one model, or two whose names are joined (``--words both``); return the exit code.
 
-    Where the paper's data are missing, a dry run estimates its training from a sample before it is refused.
+    The options of the command line are resolved here, at the start, into the configuration of one program.
+    Where the paper's data are missing, a dry run estimates its training from a sample before the run is
+    refused.
     """
-    config = config.program()
+    config = options.resolve() if isinstance(options, TrainConfig) else options
     text_checks = [lambda: find_trees(config.trees)] if config.reads_text else []
     problems = " | ".join(collect_refusals(*text_checks, config.check))
     if problems:
@@ -122,22 +123,22 @@ def train_one(config: ProgramConfig, distributed: DistributedContext) -> int:
         if distributed.is_first:
             finish(trainer, None if code else new_words)
             if queries is not None and not code:
-                report_queries(queries, [*trainer.program.before, str(trainer.folder)])
+                start = trainer.program.start
+                report_queries(queries, [*([start] if start else []), str(trainer.folder)])
         return code
 
 
 def open_trainer(config: ProgramConfig, distributed: DistributedContext | None = None) -> Trainer:
-    """Return what trains by the program that a configuration is of."""
-    from multiview.training.continued import ContinuedModel
+    """Build the program of a configuration, and return the trainer that runs it."""
+    from multiview.training.continued import continued_program
     from multiview.training.gradient import DistributedContext
-    from multiview.training.new_views import NewViews
+    from multiview.training.new_views import new_views_program
     from multiview.training.trainer import Trainer
 
     distributed = distributed or DistributedContext()
     if isinstance(config, NewViewsConfig):
-        return Trainer(config, NewViews(config, distributed), distributed)
-    assert isinstance(config, ContinueConfig)
-    return Trainer(config, ContinuedModel(config, distributed), distributed)
+        return Trainer(config, new_views_program(config, distributed), distributed)
+    return Trainer(config, continued_program(config, distributed), distributed)
 
 
 def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
@@ -158,7 +159,7 @@ def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
         print(f"no curves.png: {error}", file=sys.stderr)
     print(f"model      {folder}")
     print(f"state      {trainer.end_reason or 'interrupted; the same command resumes'}")
-    print(f"words      {trainer.program.words}")
+    print(f"words      {trainer.program.words_origin}")
     print(f"trained    {position.step} steps, {position.sentences} sentences, {position.seconds:.0f} s")
     for label, finding in trainer.program.card.verdict(position.first, position.best):
         logging.getLogger(LOGGER).info("%-10s %s", label, finding)  # to the terminal and log.txt
@@ -232,7 +233,7 @@ def dry_run(
             **(facts or {"cache": f"{trees.folder}: {counts}"}),
             "speed": f"{sentences * steps_per_s:,.0f} sentences/s",
             "device": f"{trainer.device}, {trainer.threads} threads",
-            "words": trainer.program.words,
+            "words": trainer.program.words_origin,
             "parameters": f"{parameters:,}",
             "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
             "disk": f"{4e-6 * parameters:,.1f} MB",

@@ -114,4 +114,4 @@ def test_every_default_that_a_page_states_is_compared() -> None:
 
 def test_what_pages_say_is_off_or_undecided_by_default() -> None:
     assert (NEW.objective.same, NEW.objective.teacher, NEW.encoder.pooling) == (0, None, "root")
-    assert TrainConfig().program() == GOES_ON and NEW.beside is None and GOES_ON.loop.segments == 0
+    assert TrainConfig().resolve() == GOES_ON and NEW.beside is None and GOES_ON.loop.segments == 0

@@ -179,7 +179,7 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
     initial weighting.
     """
     from multiview.training.gradient import DistributedContext
-    from multiview.training.new_views import NewViews
+    from multiview.training.new_views import new_views_program
 
     folder = model_folder(model)
     trees = TreeCache.open(corpus)
@@ -203,7 +203,8 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
         with_words = len(record.views) > len(config.view_list)
         config = dataclasses.replace(config, beside="words" if with_words else "nothing")
         with torch.random.fork_rng(devices=[]):
-            network = NewViews(config, DistributedContext()).network_to_keep({})
+            program = new_views_program(config, DistributedContext())
+            network = program.network_to_keep({})
         first_model = Model(network, dict(record.parsers), record.corpus)
     return MultiViewEncoder(
         first_model,

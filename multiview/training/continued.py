@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -30,7 +30,6 @@ from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_array, write_array
 from runtime.folders import make_once
-from runtime.training_state import Values
 
 VECTORS_FOLDER = Path("runs/vectors")
 """Folder of the start's vectors of a text, which are computed once."""
@@ -65,76 +64,76 @@ class Start:
         return vectors
 
 
-class ContinuedModel(TrainingProgram):
-    """Views and read-out of ``--start``, views that join it, and a text, pairs, or both in turns."""
+def continued_program(config: ContinueConfig, distributed: DistributedContext) -> TrainingProgram:
+    """Build the program that trains ``--start`` further on a text, on pairs, or on both in turns.
 
-    def __init__(self, config: ContinueConfig, distributed: DistributedContext) -> None:
-        if config.pairs and distributed.world > 1:
-            raise UserError("--pairs: one process at a time learns from them; start without torchrun")
-        self.device = pick_device(config.device, distributed.local_rank)
-        text_trees = [open_trees(config.trees)] if config.reads_text else []
-        self.start, self.before = Start.open(config.start), [config.start]
-        model = self.start.model
-        views, trained = _choose_views(config, model.network)
-        reader = SentenceReader(model.parsers)
-        requires = {need for view in views for need in view_class(view).requires}
-        pair_sets = read_pair_sets(config.pairs, config.validation, config.seed) if config.pairs else None
-        all_trees = text_trees + ([parse_pairs(pair_sets, reader, requires)] if pair_sets else [])
-        _check_trees(reader, all_trees, requires)
-        self.contents = {"content of --start": self.start.sha256}
-        vectors_before = [self.start.vectors(trees) for trees in all_trees]
-        torch.manual_seed(config.seed)
-        self.network = _network(model.network, views)
-        if self.network.readout is not None:
-            texts = ", ".join(trees.folder.name for trees in all_trees)
-            self.network.readout.origin += f"; went on with {texts}"
-        positions = _leave_to_train(self.network, trained)
-        self.objective = MeaningObjective(self.network.readout, positions, loss_of(config))
-        self.network.objective = self.objective
-        sources = [
-            StepSource(
-                trees,
-                self.network,
-                boundary=config.objective.boundary,
-                micro_batch=config.loop.micro_batch,
-                seed=config.seed,
-                teacher=vectors,
-            )
-            for trees, vectors in zip(all_trees, vectors_before, strict=True)
-        ]
-        self.parts = []
-        if text_trees:
-            text = TextSteps(sources[0], config.loop, self.vectors, distributed, self.device)
-            self.parts.append(text)
-            if self.network.scale is None:
-                self.sample = text.sample()
-        if pair_sets:
-            self._learn_from_pairs(pair_sets, sources[-1], config)
-        self.trees, self.card = all_trees[0], StartCard(config, all_trees[0])
-        self.network.to(self.device)
-        self.updates = Optimiser(self.network)
+    A start that is damaged or that has no such view, trees that it cannot read, and pairs that are too few
+    are a UserError.
+    """
+    if config.pairs and distributed.world > 1:
+        raise UserError("--pairs: one process at a time learns from them; start without torchrun")
+    device = pick_device(config.device, distributed.local_rank)
+    text_trees = open_trees(config.trees) if config.reads_text else None
+    start = Start.open(config.start)
+    views, trained = _choose_views(config, start.model.network)
+    pair_sets = read_pair_sets(config.pairs, config.validation, config.seed) if config.pairs else None
+    all_trees = _trees_to_read(start, views, text_trees, pair_sets)
+    start_vectors = [start.vectors(trees) for trees in all_trees]
+    network, objective = _network_to_train(config, start, views, trained, all_trees)
+    text = pairs = None
+    if text_trees is not None:
+        source = _step_source(config, network, text_trees, start_vectors[0])
+        compared = partial(_vectors_to_compare, objective)
+        text = TextSteps(source, config.loop, compared, distributed, device)
+    if pair_sets is not None:
+        source = _step_source(config, network, all_trees[-1], start_vectors[-1])
+        pairs = PairSteps(pair_sets, source, objective, batch=config.loop.batch, device=device)
+    digest_of_pairs = {} if pairs is None else {"content of --pairs": pairs.sha256}
+    learns_from_grades_alone = text is None and pair_sets is not None and pair_sets[0].is_graded
+    network.to(device)
+    return TrainingProgram(
+        device=device,
+        network=network,
+        optimiser=Optimiser(network),
+        text=text,
+        pairs=pairs,
+        trees=all_trees[0],
+        content_digests={"content of --start": start.sha256, **digest_of_pairs},
+        select="pairs/spearman" if learns_from_grades_alone else "-loss",
+        scale_sample=text.sample() if text is not None and network.scale is None else (),
+        card=StartCard(config, all_trees[0]),
+        words_origin="the start's",
+        start=config.start,
+        training_record={"start": {"model": config.start, "sha256": start.sha256}},
+        structure=start.record.structure,
+        structure_size=start.record.structure_size,
+    )
 
-    def _learn_from_pairs(self, pair_sets: PairSets, source: StepSource, config: ContinueConfig) -> None:
-        """Add pairs to what is learned from; without a text, graded ones select the weights."""
-        pairs = PairSteps(pair_sets, source, self.objective, batch=config.loop.batch, device=self.device)
-        self.parts.append(pairs)
-        self.contents["content of --pairs"] = pairs.sha256
-        if pair_sets[0].is_graded and not config.reads_text:
-            self.select = "pairs/spearman"
 
-    def vectors(
-        self, features: Sequence[Sequence[Tensor]], word_means: Sequence[Tensor]
-    ) -> dict[str, Tensor]:
-        """Return meanings, and the words' means, each number of these centred and at one deviation."""
-        meaning_NK = torch.cat([self.objective.meaning(views) for views in features])
-        words_NW = Scale.measure(word_means)(torch.cat(list(word_means)))
-        return {"recall@1": meaning_NK, "recall@1/words": words_NW}
+def _step_source(
+    config: ContinueConfig, network: MultiViewNetwork, trees: TreeCache, start_vectors: Float
+) -> StepSource:
+    """Return what prepares steps from trees, with the start's vectors of their sentences, [sentences, K]."""
+    return StepSource(
+        trees,
+        network,
+        boundary=config.objective.boundary,
+        micro_batch=config.loop.micro_batch,
+        seed=config.seed,
+        teacher=start_vectors,
+    )
 
-    def save(self, folder: Path, training: Values, scores: Values, **_: Any) -> None:
-        """Write the model folder, which names the start and has its structure."""
-        start, record = {"model": self.before[0], "sha256": self.start.sha256}, self.start.record
-        structure = {"structure": record.structure, "structure_size": record.structure_size}
-        super().save(folder, {**training, "start": start}, scores, **structure)
+
+def _vectors_to_compare(
+    objective: MeaningObjective, features: Sequence[Sequence[Tensor]], word_means: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    """Return the vectors that each recall@1 is measured on: the meanings, and the words' means.
+
+    Every number of the words' means is centred and divided by its deviation.
+    """
+    meaning_NK = torch.cat([objective.meaning(views) for views in features])
+    words_NW = Scale.measure(word_means)(torch.cat(list(word_means)))
+    return {"recall@1": meaning_NK, "recall@1/words": words_NW}
 
 
 def loss_of(config: ContinueConfig) -> MeaningConfig:
@@ -174,23 +173,49 @@ def _choose_views(config: ContinueConfig, start: ViewStack) -> tuple[list[str], 
     return views, [view for view in views if view in chosen]
 
 
-def _check_trees(reader: SentenceReader, all_trees: Sequence[TreeCache], requires: set[str]) -> None:
-    """Refuse trees that the start cannot read."""
+def _trees_to_read(
+    start: Start, views: Sequence[str], text_trees: TreeCache | None, pair_sets: PairSets | None
+) -> list[TreeCache]:
+    """Return the trees of the text and then those of the pairs, which are parsed here, as far as given.
+
+    Trees that the start cannot read are a UserError.
+    """
+    reader = SentenceReader(start.model.parsers)
+    requires = {annotation for view in views for annotation in view_class(view).requires}
+    all_trees = [] if text_trees is None else [text_trees]
+    if pair_sets is not None:
+        all_trees.append(parse_pairs(pair_sets, reader, requires))
     for trees in all_trees:
         try:
             reader.check_trees(trees, requires)
         except UserError as error:
             raise UserError(f"{error}; or train new views over these trees: --start none") from None
+    return all_trees
 
 
-def _leave_to_train(network: MultiViewNetwork, trained: Sequence[str]) -> list[int]:
-    """Let the read-out and the trained views alone have gradients; return the positions of these views."""
+def _network_to_train(
+    config: ContinueConfig,
+    start: Start,
+    views: Sequence[str],
+    trained: Sequence[str],
+    all_trees: Sequence[TreeCache],
+) -> tuple[MultiViewNetwork, MeaningObjective]:
+    """Return the start's network with the views that join it, and the objective, which is set in it.
+
+    The weights of views that join are drawn from the seed of the run. The read-out and the trained views
+    alone have gradients.
+    """
+    torch.manual_seed(config.seed)
+    network = _network(start.model.network, views)
+    if network.readout is not None:
+        network.readout.origin += f"; went on with {', '.join(trees.folder.name for trees in all_trees)}"
     positions = network.positions_to_contrast(trained)
     network.requires_grad_(False)
     for module in (network.readout, *(network.encoder_list[position] for position in positions)):
         if module is not None:
             module.requires_grad_(True)
-    return positions
+    network.objective = objective = MeaningObjective(network.readout, positions, loss_of(config))
+    return network, objective
 
 
 def _network(start: ViewStack, views: Sequence[str]) -> MultiViewNetwork:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,61 +18,82 @@ from multiview.training.objective import Objective
 from multiview.training.text import TextSteps
 from multiview.training.trainer import TrainingProgram
 from multiview.words.sources import WordSource
+from multiview.words.table import WordTable
 from runtime.device import pick_device
 from runtime.errors import UserError
 
 
-class NewViews(TrainingProgram):
-    """Views and words whose weights the seed decides, and a text, whose neighbours they are to find.
+def new_views_program(config: NewViewsConfig, distributed: DistributedContext) -> TrainingProgram:
+    """Build the program that trains new views: the seed decides their weights, a text's neighbours the loss.
 
-    recall@1/both is that of the views and the mean of their words: where it is larger than that of the views
-    alone, the model has the mean as its last view (``--beside``).
+    Views or words that cannot be trained, and trees that lack what a view reads, are a UserError.
     """
+    trained = _views_to_train(config)
+    device = pick_device(config.device, distributed.local_rank)
+    trees = open_trees(config.trees)
+    word_source = WordSource.of(config, trees)
+    teacher = None if config.objective.teacher is None else open_teacher(config.objective.teacher, trees)
+    words = word_source.new_table(len(trained))
+    network = _new_network(config, trained, words, teacher_dim=0 if teacher is None else teacher.shape[1])
+    source = StepSource(
+        trees,
+        network,
+        boundary=config.objective.boundary,
+        finds_itself=config.objective.same > 0,
+        micro_batch=config.loop.micro_batch,
+        dropout=config.table.dropout,
+        seed=config.seed,
+        teacher=teacher,
+    )
+    text = TextSteps(source, config.loop, partial(_vectors_to_compare, words.dim), distributed, device)
+    network.to(device)
+    return TrainingProgram(
+        device=device,
+        network=network,
+        optimiser=Optimiser(network, table_rate=config.table.rate, table_update=config.table.update),
+        text=text,
+        trees=trees,
+        content_digests={},
+        scale_sample=text.sample() if config.preset != "paper" else (),  # the paper's features have no scale
+        card=Card(config, trees),
+        words_origin=words.origin or "trained from nothing",
+        word_source=word_source,
+    )
 
-    def __init__(self, config: NewViewsConfig, distributed: DistributedContext) -> None:
-        views, table, objective = config.view_list, config.table, config.objective
-        trained = trained_views(views)
-        if len(trained) < 2 or trained != views[: len(trained)]:
-            raise UserError(
-                f"--views {config.views}: give two views or more that are trained, then the others"
-            )
-        self.device = pick_device(config.device, distributed.local_rank)
-        self.trees = open_trees(config.trees)
-        self.word_source = WordSource.of(config, self.trees)
-        teacher = None if objective.teacher is None else open_teacher(objective.teacher, self.trees)
-        words = self.word_source.new_table(len(trained))
-        self.words = words.origin or "trained from nothing"
-        torch.manual_seed(config.seed)
-        self.network = network = MultiViewNetwork(views, words, config.encoder)
-        network.positions_to_contrast(trained)
-        teacher_dim = 0 if teacher is None else teacher.shape[1]
-        network.objective = Objective(trained, network.widths[0], objective, network.dim, teacher_dim)
-        network.start_as_bags()
-        source = StepSource(
-            self.trees,
-            network,
-            boundary=objective.boundary,
-            finds_itself=objective.same > 0,
-            micro_batch=config.loop.micro_batch,
-            dropout=table.dropout,
-            seed=config.seed,
-            teacher=teacher,
-        )
-        self.text = TextSteps(source, config.loop, self.vectors, distributed, self.device)
-        self.parts, self.contents = [self.text], {}
-        if config.preset != "paper":  # whose features have no scale
-            self.sample = self.text.sample()
-        self.card = Card(config, self.trees)
-        network.to(self.device)
-        self.updates = Optimiser(network, table_rate=table.rate, table_update=table.update)
 
-    def vectors(
-        self, features: Sequence[Sequence[Tensor]], word_means: Sequence[Tensor]
-    ) -> dict[str, Tensor]:
-        """Return views side by side, the words' means, and both, each number centred and at one deviation."""
-        all_views = [torch.cat([view.float() for view in views], dim=1) for views in features]
-        # The view BAG reads the first table.
-        pairs = zip(all_views, word_means, strict=True)
-        both = [torch.cat([views, words[:, : self.network.words.dim]], dim=1) for views, words in pairs]
-        compared = {"recall@1": all_views, "recall@1/words": word_means, "recall@1/both": both}
-        return {name: Scale.measure(parts)(torch.cat(list(parts))) for name, parts in compared.items()}
+def _views_to_train(config: NewViewsConfig) -> list[str]:
+    """Return the views that have weights to train; fewer than two, or others before them, are a UserError."""
+    views = config.view_list
+    trained = trained_views(views)
+    if len(trained) < 2 or trained != views[: len(trained)]:
+        raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
+    return trained
+
+
+def _new_network(
+    config: NewViewsConfig, trained: Sequence[str], words: WordTable, *, teacher_dim: int
+) -> MultiViewNetwork:
+    """Return the network and its objective, with weights that are drawn from the seed of the run."""
+    torch.manual_seed(config.seed)
+    network = MultiViewNetwork(config.view_list, words, config.encoder)
+    network.positions_to_contrast(trained)  # refuses views of several widths
+    network.objective = Objective(trained, network.widths[0], config.objective, network.dim, teacher_dim)
+    network.start_as_bags()
+    return network
+
+
+def _vectors_to_compare(
+    word_dim: int, features: Sequence[Sequence[Tensor]], word_means: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    """Return the vectors that each recall@1 is measured on, each number centred and divided by its deviation.
+
+    recall@1 is that of the views side by side, recall@1/words that of the mean of the words' vectors, and
+    recall@1/both that of the two concatenated. Where the last is larger than the first, the mean becomes the
+    model's last view (``--beside``). ``word_dim`` is the size of a vector in one word table.
+    """
+    all_views = [torch.cat([view.float() for view in views], dim=1) for views in features]
+    # The view BAG reads the first table.
+    pairs = zip(all_views, word_means, strict=True)
+    both = [torch.cat([views, words[:, :word_dim]], dim=1) for views, words in pairs]
+    compared = {"recall@1": all_views, "recall@1/words": word_means, "recall@1/both": both}
+    return {name: Scale.measure(parts)(torch.cat(list(parts))) for name, parts in compared.items()}

@@ -17,7 +17,8 @@ from __future__ import annotations
 import itertools
 import logging
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,39 +58,59 @@ WARM_UP = 0.01
 """With the cosine schedule: part of the steps over which the rate rises linearly."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class TrainingProgram:
-    """What is trained, what it learns from, what validates and what is saved.
+    """What a run trains, what it learns from, what validates it and what is saved.
 
-    :class:`~multiview.training.new_views.NewViews` and
-    :class:`~multiview.training.continued.ContinuedModel` set the attributes, each for its program.
+    :func:`~multiview.training.new_views.new_views_program` and
+    :func:`~multiview.training.continued.continued_program` build one from their configurations. A
+    :class:`Trainer` runs it: it takes the steps that :meth:`of_epoch` lists, updates the network by the
+    optimiser in each, calls :meth:`validate` from time to time, and :meth:`save` when the scores are the
+    best so far.
     """
 
     device: torch.device
     network: MultiViewNetwork
-    """What is trained, on the device, with the loss of a step."""
-    updates: Optimiser
-    parts: list[TextSteps | PairSteps]
-    """A text, pairs, or both: where steps come from, and what is held out."""
+    """The network that is trained, on the device, with its objective."""
+    optimiser: Optimiser
+    text: TextSteps | None
+    """The text to learn from, with the sentences of it that are held out."""
+    pairs: PairSteps | None = None
+    """The pairs to learn from, with those that are held out. A program has a text, pairs, or both."""
     trees: TreeCache
-    """The trees of the first part."""
-    contents: dict[str, str]
-    """Digests of what else is learned from; a resumed run has the same."""
-    select = "-loss"
-    """The score that is largest for the best weights, or after a minus sign smallest."""
-    sample: Sequence[Batch] = ()
-    """Sentences over which features are brought to one scale; none where they have one, or stay raw."""
+    """The trees of the text or, without a text, of the pairs."""
+    content_digests: Mapping[str, str]
+    """Digests of the start and of the pairs, by name; a run is resumed only if they are the same."""
+    select: str = "-loss"
+    """The score by which weights are chosen: the largest one, or with a minus sign in front the smallest."""
+    scale_sample: Sequence[Batch] = ()
+    """The sentences on which the scale of the features is measured before saving; none if the network has a
+    scale already, or is to have none."""
     card: Card | StartCard
-    before: Sequence[str] = ()
-    """The model that it goes on from."""
-    words = "the start's"
-    """Where the words are from."""
+    """What writes the model folder's README.md."""
+    words_origin: str
+    """Where the word vectors are from, as it is printed."""
     word_source: WordSource | None = None
-    """What opens the words that are added after training."""
+    """The source of the words that are added after training."""
+    start: str | None = None
+    """The name of the model that training goes on from."""
+    training_record: Mapping[str, Any] = field(default_factory=dict)
+    """What is recorded of the training in the model folder beside what the trainer knows."""
+    structure: float = 0.0
+    """The model's default λ, the share of structure in its vectors."""
+    structure_size: int = 1024
+    """The model's default size of a structure vector."""
+
+    @property
+    def parts(self) -> list[TextSteps | PairSteps]:
+        """The text and the pairs, as far as there are any."""
+        return [part for part in (self.text, self.pairs) if part is not None]
 
     def of_epoch(self, epoch: int, epochs: int) -> list[Callable[[], Step]]:
-        """List the steps of one of the epochs, which are read when they are called.
+        """Return the steps of an epoch as functions, each of which reads and prepares its step when called.
 
-        The parts take turns, with as many steps of each: the shorter goes on with those of further epochs.
+        The text and the pairs take turns and have as many steps each: the shorter one is filled up with its
+        steps of epochs beyond the last of the ``epochs``.
         """
         steps_of_parts = [part.of_epoch(epoch) for part in self.parts]
         count = max(map(len, steps_of_parts)) if all(steps_of_parts) else 0
@@ -102,7 +123,7 @@ class TrainingProgram:
         return list(itertools.chain.from_iterable(turns))
 
     def validate(self, *, autocast: bool) -> Values:
-        """Measure the network on what is held out of each part; the losses are added."""
+        """Return the network's scores on the held-out sentences and pairs, whose losses are added."""
         scores: Values = {}
         for part in self.parts:
             scores_of_part: Values = part.scores(self.network, autocast=autocast)
@@ -112,19 +133,23 @@ class TrainingProgram:
         return scores
 
     def network_to_keep(self, scores: Values) -> ViewStack:
-        """Return the views, alone or followed by the mean of their words, and measure their scale."""
+        """Return the network to save, with the mean of the words as its last view if the card says so.
+
+        The scale of its features is measured on ``scale_sample``.
+        """
         network = self.network.with_bag() if self.card.includes_words(scores) else self.network
-        if self.sample:
-            network.measure(self.sample, self.trees.folder.name)
+        if self.scale_sample:
+            network.measure(self.scale_sample, self.trees.folder.name)
         return network
 
-    def save(self, folder: Path, training: Values, scores: Values, **structure: Any) -> None:
-        """Write the model folder, with what is known of the training and the scores of the weights."""
+    def save(self, folder: Path, training: Values, scores: Values) -> None:
+        """Write the model folder, with the record of the training and the scores of the weights."""
         identity = self.trees.identity
         corpus = identity.get("corpus") or {}
+        training = {**training, **self.training_record}
         model = Model(self.network_to_keep(scores), parsers_of(identity), corpus, training)
-        verdict = self.card.verdict(training["untrained"], training["best"])
-        save_model(model, folder, card=self.card.text(model, verdict), **structure)
+        card = self.card.text(model, self.card.verdict(training["untrained"], training["best"]))
+        save_model(model, folder, card=card, structure=self.structure, structure_size=self.structure_size)
 
 
 class Trainer:
@@ -137,10 +162,10 @@ class Trainer:
         self, config: ProgramConfig, program: TrainingProgram, distributed: DistributedContext
     ) -> None:
         loop, self.folder, self.program, self.distributed = config.loop, config.folder, program, distributed
-        self.network, self.updates, self.device = program.network, program.updates, program.device
+        self.network, self.optimiser, self.device = program.network, program.optimiser, program.device
         self.options = config_to_json(config)
         """Every option as JSON, for the model's record."""
-        self.identity = decisive_options(options_of(config)) | program.contents
+        self.identity = {**decisive_options(options_of(config)), **program.content_digests}
         self.identity["content of --trees"] = str(program.trees.identity.get("content_sha256", ""))
         """What a resumed run must have in common with the one before."""
         self.defaults = decisive_options(options_of(type(config)()))
@@ -162,7 +187,7 @@ class Trainer:
                 f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has "
                 f"only {len(program.trees)} sentences, which do not fill one step; lower them"
             )
-        self.state = TrainingState(self.network, self.updates, self.position)
+        self.state = TrainingState(self.network, self.optimiser, self.position)
         self.threads = chosen_threads(loop.micro_batch or loop.batch, self.network.config.dim, self.device)
         self.autocast = loop.precision == "bfloat16"
         self.has_diverged = torch.zeros((), device=self.device)
@@ -174,7 +199,7 @@ class Trainer:
 
     def gradient(self, step: Step) -> StepResult:
         """Compute the gradient and metrics of a step."""
-        self.updates.clear_gradients()
+        self.optimiser.clear_gradients()
         return step_gradient(self.network, step, self.distributed, autocast=self.autocast)
 
     def learning_rate(self, position: Position) -> float:
@@ -189,7 +214,7 @@ class Trainer:
 
         Nothing is read from the device: who reads the metrics learns that the weights were left alone.
         """
-        norm = self.updates.gradient_norm(result.row_gradients)
+        norm = self.optimiser.gradient_norm(result.row_gradients)
         is_finite = torch.isfinite(result.metrics[0]) & torch.isfinite(norm)
         self.has_diverged = torch.maximum(self.has_diverged, (~is_finite).float())
         scale = None
@@ -197,7 +222,7 @@ class Trainer:
             scale = (CLIP / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
         rate = self.learning_rate(self.position)
         values = torch.cat([result.metrics, norm.double()[None], result.metrics.new_full((1,), rate)])
-        self.updates.step(result, rate=rate, scale=scale, skip=self.has_diverged)
+        self.optimiser.step(result, rate=rate, scale=scale, skip=self.has_diverged)
         names = [*result.names, "gradient_norm", "learning_rate"]
         return StepMetrics(names, values, sentences)
 

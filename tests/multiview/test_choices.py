@@ -49,7 +49,7 @@ def test_presets_and_the_paper_s_values(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="choose one of laptop"):
             preset(wrong)
     assert ContinueConfig() == preset("laptop") and preset("gpu").preset == "gpu"
-    assert TrainConfig().program() == ContinueConfig().program() == ContinueConfig()
+    assert TrainConfig().resolve() == ContinueConfig()
     mine = tmp_path / "mine.toml"
     mine.write_text("start = 'none'\nwords = 'fixed'\n[loop]\nbatch = 7\n")
     config = preset(str(mine))

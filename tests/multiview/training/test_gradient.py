@@ -131,7 +131,7 @@ def test_a_step_stays_on_its_device(tiny: NewViewsConfig, variant: str, monkeypa
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
     trainer = open_trainer(changed(tiny, **VARIANTS[variant]))
-    monkeypatch.setattr(trainer.updates.adam, "step", lambda: None)
+    monkeypatch.setattr(trainer.optimiser.adam, "step", lambda: None)
     step = next(trainer.jobs())()
     with OneDevice():
         result = trainer.gradient(step)
@@ -165,13 +165,13 @@ def test_a_bad_step_found_late_changed_nothing(tiny: NewViewsConfig, update: str
     gradient, trainer_and_state = Trainer.gradient, []
 
     def state(trainer: Trainer) -> dict[str, torch.Tensor]:
-        tensors = {**trainer.network.state_dict(), **trainer.updates.tensors()}
+        tensors = {**trainer.network.state_dict(), **trainer.optimiser.tensors()}
         return {name: value.clone() for name, value in tensors.items() if name != "steps"}
 
     def poisoned(self: Trainer, step):
         result = gradient(self, step)
         if self.position.step == 4:
-            next(p.grad for p in self.updates.dense if p.grad is not None)[0] = float("inf")
+            next(p.grad for p in self.optimiser.dense if p.grad is not None)[0] = float("inf")
             trainer_and_state.extend([self, state(self)])
         return result
 

@@ -47,7 +47,7 @@ def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
             system_config = training(config, system)
             args = shlex.split(training_command(system_config))[3:]
             default = preset_options(system_config.preset)
-            assert tyro.cli(TrainConfig, args=args, default=default).program() == system_config
+            assert tyro.cli(TrainConfig, args=args, default=default).resolve() == system_config
             ours = decisive_options(options_of(system_config))
             key = system.words, system.name, system.trees.name
             differences[key] = {name for name in paper if paper[name] != ours[name]}
