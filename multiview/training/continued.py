@@ -1,4 +1,9 @@
-"""A model goes on: its meanings are contrasted anew, and each is held to what it was (docs/equations.md)."""
+"""Training that goes on from a model (``--start``), on a text, on pairs, or on both.
+
+The loss contrasts the *meanings* of sentences, the vectors of which cosines are taken, and holds each meaning
+to the one that the start gives the sentence (:class:`~multiview.training.objective.MeaningObjective`;
+docs/equations.md).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +37,7 @@ from runtime.files import json_digest, read_array, write_array
 from runtime.folders import make_once
 
 VECTORS_FOLDER = Path("runs/vectors")
-"""Folder of the start's vectors of a text, which are computed once."""
+"""The folder in which the start's vectors of a text are kept for later runs."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,10 @@ class Start:
         return start
 
     def vectors(self, trees: TreeCache) -> Float:
-        """Return the vectors of a text, [sentences, K], for cosine; they are stored for other runs."""
+        """Return the start's meanings of all sentences of a text, float32 [sentences, K], each at length 1.
+
+        They are stored in ``VECTORS_FOLDER`` and read from there by later runs.
+        """
         source = {"model": self.sha256, "trees": trees.identity["content_sha256"]}
         folder = VECTORS_FOLDER / f"start-{json_digest(source, 16)}"
         path, encoder = folder / "vectors.npy", MultiViewEncoder(self.model)
@@ -83,8 +91,8 @@ def continued_program(config: ContinueConfig, distributed: DistributedContext) -
     text = pairs = None
     if text_trees is not None:
         source = _step_source(config, network, text_trees, start_vectors[0])
-        compared = partial(_vectors_to_compare, objective)
-        text = TextSteps(source, config.loop, compared, distributed, device)
+        vectors_to_compare = partial(_vectors_to_compare, objective)
+        text = TextSteps(source, config.loop, vectors_to_compare, distributed, device)
     if pair_sets is not None:
         source = _step_source(config, network, all_trees[-1], start_vectors[-1])
         pairs = PairSteps(pair_sets, source, objective, batch=config.loop.batch, device=device)
@@ -137,10 +145,11 @@ def _vectors_to_compare(
 
 
 def loss_of(config: ContinueConfig) -> MeaningConfig:
-    """Return the loss, with its temperature and the weight of what meanings were.
+    """Return the options of the loss, with a weight ``keep`` and a temperature where these are None.
 
-    A text has far more positives than a file of pairs, and they say less of what is alike. A few pairs are
-    soon learned by heart, which a higher temperature delays.
+    A text has far more positives than a file of pairs, and a neighbour in a text is less like the anchor than
+    the partner in a pair; therefore meanings are held to those of the start more strongly on a text. A few
+    pairs are soon learned by heart, which a higher temperature delays.
     """
     loss = config.objective
     if loss.keep is None:
@@ -151,9 +160,10 @@ def loss_of(config: ContinueConfig) -> MeaningConfig:
 
 
 def _choose_views(config: ContinueConfig, start: ViewStack) -> tuple[list[str], list[str]]:
-    """Return the views of the model, those that join before those without weights, and which are trained.
+    """Return the names of all views of the new model, and of those that are trained.
 
-    A view that cannot be trained is a UserError.
+    Views that join the start's come after its trained views and before its views without weights. A view that
+    cannot be trained is a UserError.
     """
     own_views, chosen = list(start.views), config.view_list
     if config.views == NO_VIEWS and start.readout is None:
@@ -206,7 +216,7 @@ def _network_to_train(
     alone have gradients.
     """
     torch.manual_seed(config.seed)
-    network = _network(start.model.network, views)
+    network = _with_new_views(start.model.network, views)
     if network.readout is not None:
         network.readout.origin += f"; went on with {', '.join(trees.folder.name for trees in all_trees)}"
     positions = network.positions_to_contrast(trained)
@@ -218,8 +228,11 @@ def _network_to_train(
     return network, objective
 
 
-def _network(start: ViewStack, views: Sequence[str]) -> MultiViewNetwork:
-    """Return the start with views that join it, which its read-out ignores."""
+def _with_new_views(start: ViewStack, views: Sequence[str]) -> MultiViewNetwork:
+    """Return a network of the start's weights, in which views that are new have weights drawn at random.
+
+    The read-out has zeros for the numbers of new views, so that the model's meanings are those of the start.
+    """
     own_encoders = dict(zip(start.views, start.encoder_list, strict=True))
     network = MultiViewNetwork(views, start.words, start.config, [own_encoders.get(view) for view in views])
     network.scale = start.scale if network.dim == start.dim else None

@@ -1,9 +1,10 @@
-"""Prepares training steps from a tree cache: validation set, segments, their order, plans.
+"""Training steps from a tree cache: which sentences are held out, and which a step has, read and planned.
 
-Whole documents are kept for validation; the text between them is for training. Each epoch cuts it into
-segments of ``batch`` successive sentences, at other places than the epoch before, and shuffles them. Segments
-shorter than half of ``batch`` are dropped, and so are the last ones when they do not fill a step. The epoch
-and step alone decide which sentences a step has, so a checkpoint needs nothing else to resume.
+Whole documents are held out for validation; the text between them is for training. Each epoch cuts the text
+into segments of ``batch`` successive sentences, at different places in each epoch, and shuffles the segments.
+A segment shorter than half of ``batch`` is dropped, and so are the last segments if they do not fill a step.
+The seed, the epoch and the number of the step decide which sentences a step has, so a checkpoint needs no
+other state to resume.
 
 Legend of dimension suffixes: B sentences, N tokens, U distinct table rows of a step, E word-vector size, K
 size of the teacher's vectors.
@@ -39,7 +40,8 @@ from runtime.errors import UserError
 from runtime.files import read_array
 
 OPEN_SHARDS = 32
-"""Decoded shards to keep, about 4 MB each. A corpus of up to 250k sentences is decoded only once."""
+"""How many decoded shards are kept in memory, at about 4 MB each. A corpus of up to 250,000 sentences fits,
+so each of its shards is decoded only once."""
 
 
 @dataclass(frozen=True)
@@ -47,41 +49,45 @@ class MicroBatch:
     """Sentences that are encoded together."""
 
     tokens: list[Tensor]
-    """int64 [N], for all views or for each: each token's word among the step's distinct table rows."""
+    """int64 [N], the index of each token's word in the step's ``rows``: one tensor for all views, or one for
+    each view where views drop different words."""
     plans: list[Plan]
     """One plan per view."""
     offsets: Tensor
-    """int64 [B + 1], where sentences begin among the tokens."""
+    """int64 [B + 1], the index of each sentence's first token, and at the end the number of tokens."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Sentences that are contrasted with each other, in the order of the micro-batches."""
+    """Sentences that the loss compares with each other, in the order of the micro-batches."""
 
     micro_batches: list[MicroBatch]
     targets: Targets | Grades
     teacher: Tensor | None
-    """The teacher's or the start's vectors of the sentences, float [B, K]."""
+    """The vectors of the sentences by the teacher or, when training goes on, by the start, float [B, K]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One prepared optimiser step of one process."""
+    """One process's part of a training step, or a validation step, read and planned."""
 
     segments: list[Segment]
     rows: NDArray[np.int64]
-    """int64 [U], the words of this process: distinct rows of the word tables, ascending."""
+    """int64 [U], the distinct rows of the word tables that this process reads, ascending."""
     table_rows: Tensor
-    """The same on the device."""
+    """``rows`` as a tensor on the device."""
     vectors: Tensor | None
-    """float32 [U, E], their vectors if these are fixed."""
+    """float32 [U, E], the word vectors of these rows if they are fixed, else None."""
     anchors: int
     """Number of anchors, over all processes."""
     sentences: int
     """Number of sentences, over all processes."""
 
     def leaves(self, words: WordTable) -> list[Tensor]:
-        """Return the vectors [U, E] per view, as leaves that receive gradients; fixed ones once, without."""
+        """Return the word vectors [U, E] of each table, as leaf tensors that receive gradients.
+
+        Fixed vectors are a single tensor without a gradient.
+        """
         if self.vectors is None:
             return words.leaves(self.table_rows)
         assert words.device_marker is not None
@@ -89,7 +95,7 @@ class Step:
 
 
 def move_to_device(part: Any, device: torch.device) -> Any:
-    """Return a step or a part of it with its tensors on a device, for whose copies nothing waits."""
+    """Return a step, or a part of one, with its tensors on a device; the copies run in the background."""
     if device.type == "cpu":
         return part
     if isinstance(part, Tensor):
@@ -105,12 +111,15 @@ def move_to_device(part: Any, device: torch.device) -> Any:
 
 
 def open_trees(trees: Path | None) -> TreeCache:
-    """Open a tree cache; without a path, the only one under ``runs/trees`` (see :func:`find_trees`)."""
+    """Open a tree cache; without a path, the only one under ``runs/trees``.
+
+    A UserError if :func:`~parsing.names.find_trees` finds none, or several.
+    """
     return TreeCache.open(find_trees(trees), open_shards=OPEN_SHARDS)
 
 
 def open_teacher(path: Path, cache: TreeCache) -> Float:
-    """Open a teacher's vectors [sentences, K]: a ``.npy`` with one row per sentence, else a UserError."""
+    """Open a teacher's vectors [sentences, K], a ``.npy``; one without a row per sentence is a UserError."""
     vectors: Float = read_array(path, 2)
     if len(vectors) != len(cache):
         shape = list(vectors.shape)
@@ -120,23 +129,27 @@ def open_teacher(path: Path, cache: TreeCache) -> Float:
 
 @dataclass(frozen=True)
 class Split:
-    """Training and validation sentences."""
+    """The ranges of sentences to train on, and of those that are held out for validation."""
 
     training: list[SentenceRange]
     validation: list[SentenceRange]
 
     @classmethod
     def of(cls, documents: NDArray[np.int64], sentences: int, batch: int) -> Split:
-        """Keep whole documents for validation, in up to ten blocks spread evenly over the corpus.
+        """Hold out whole documents for validation, in up to ten blocks spread evenly over the corpus.
 
-        They are spread because neighbouring documents are alike. No block is shorter than a segment of
-        ``batch`` sentences. Of a document far longer than a block, such as a book, a part is kept. Documents
-        are given by their offsets, int64 [documents + 1]; of ``sentences``, a tenth of the corpus is taken at
-        most.
+        They are spread because neighbouring documents are alike. No block is shorter than a segment. Of a
+        document far longer than a block, such as a book, only a part is held out.
+
+        Args:
+            documents: the index of each document's first sentence, and at the end the number of sentences,
+                int64 [documents + 1].
+            sentences: how many sentences to hold out, of which a tenth of the corpus is the most.
+            batch: the sentences of a segment.
         """
 
         def next_document(sentence: int) -> int:
-            """Return the first beginning of a document that is not before a sentence."""
+            """Return the first sentence of the first document that begins at or after a sentence."""
             return int(documents[min(int(np.searchsorted(documents, sentence)), len(documents) - 1)])
 
         total = int(documents[-1])
@@ -149,7 +162,8 @@ class Split:
             middle = (2 * block + 1) * total // (2 * blocks)
             first = max(next_document(middle), previous_stop)
             stop = next_document(first + block_size)
-            if not first < stop <= first + 4 * block_size + 1:  # whole, it would use up the training data
+            # A block with a whole long document would leave too little to train on.
+            if not first < stop <= first + 4 * block_size + 1:
                 first = max(middle, previous_stop)
                 stop = min(first + block_size, total)
             if first < stop:
@@ -162,8 +176,9 @@ class Split:
     def shuffle_segments(self, epoch: int, batch: int, seed: int) -> list[SentenceRange]:
         """Return the segments of one epoch in random order.
 
-        A corpus of more shards than are kept open is shuffled by groups of as many, drawn at random: so a
-        shard is decoded once an epoch, not once a segment, which would take longer than a GPU's step.
+        A corpus of more than ``OPEN_SHARDS`` shards is divided at random into groups of that many shards, and
+        the segments of one group come after those of another. Each shard is then decoded once an epoch; to
+        decode one for each segment would take longer than a GPU's step.
         """
         random = np.random.default_rng([seed, epoch])
         offset = int(random.integers(batch)) if epoch else 0
@@ -177,25 +192,37 @@ class Split:
 
 
 def cut_span(first: int, stop: int, batch: int, offset: int = 0, *, shortest: int = 0) -> list[SentenceRange]:
-    """Cut a span at ``first + offset + k * batch``; drop pieces below ``shortest`` (by default half)."""
+    """Cut a range of sentences at ``first + offset + k * batch`` for k = 0, 1, ...; return the pieces.
+
+    Pieces of fewer than ``shortest`` sentences, by default half of ``batch``, are dropped.
+    """
     edges = [first, *range(first + offset, stop, batch), stop]
     shortest = shortest or max(batch // 2, 2)
     return [(first, stop) for first, stop in pairwise(edges) if stop - first >= shortest]
 
 
 class _Part(NamedTuple):
-    """Sentences that are encoded together, and the table rows [N] of their tokens, for all views or each."""
+    """Sentences that are encoded together, before they are planned."""
 
     batch: Batch
     rows_of_views: list[NDArray[np.int32]]
+    """int32 [N], the table row of each token: one array for all views, or one for each view."""
 
 
 class StepSource:
-    """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
+    """Reads sentences of a cache and plans steps of them. It keeps no state between steps.
 
-    Views and words are those of ``network``. With ``finds_itself`` the objective has the term of finding the
-    same sentence in another view; ``micro_batch`` sentences are encoded at a time, all if it is 0;
-    ``teacher`` are vectors of the corpus [sentences, K]. A cache without trees of a view is a UserError.
+    A cache without the trees that a view reads, or without a sentence that has a neighbour, is a UserError.
+
+    Args:
+        cache: the parsed sentences.
+        network: has the views and the words that steps are planned for.
+        boundary: ``document`` if neighbours must share a document, else ``none``.
+        micro_batch: sentences that are encoded at a time; 0 encodes a whole segment.
+        seed: decides the order of segments and which words are dropped.
+        teacher: a vector for each sentence of the cache, [sentences, K].
+        finds_itself: whether the objective looks for the same sentence in another view, too.
+        dropout: the share of words that a training step reads as unknown.
     """
 
     def __init__(
@@ -235,22 +262,23 @@ class StepSource:
             )
 
     def positions(self, sentences: NDArray[np.int64]) -> Positions:
-        """Return the positions of sentences, [B], in ascending order."""
+        """Return where sentences stand in the corpus, given their rows in the cache, int64 [B], ascending."""
         document = np.searchsorted(self.documents, sentences, side="right") - 1
         return Positions(sentences, document, self.usable[sentences])
 
     def prepare(
         self, spans: Sequence[SentenceRange], *, epoch: int | None = None, rank: int = 0, world: int = 1
     ) -> Step:
-        """Read and plan this process's part of a step: of all its segments every ``world``-th from ``rank``.
+        """Read and plan one process's part of a step whose segments are ``spans``.
 
-        In an ``epoch`` of training words are dropped and segments encoded in parts; without one it validates.
+        It has every ``world``-th segment from number ``rank`` on. With an ``epoch`` it is a training step, in
+        which words are dropped and segments are encoded in micro-batches; without one, a validation step.
         """
         own_spans = spans[rank::world]
         parts_of_segments = [self._read(*span, epoch) for span in own_spans]
         targets, teachers = [], []
         for span, parts in zip(own_spans, parts_of_segments, strict=True):
-            # A sentence that finds itself must not be told that its copies are others.
+            # If a sentence is to find itself, a copy of the sentence must not count as a wrong answer.
             contents = _number_contents([part.batch for part in parts]) if self.finds_itself else None
             targets.append(self._targets(span, contents))
             teachers.append(self._teacher_of(slice(*span)))
@@ -264,7 +292,7 @@ class StepSource:
         )
 
     def prepare_sentences(self, rows_B: NDArray[np.int64], targets: Targets | Grades) -> Step:
-        """Read and plan a step of any sentences of the cache, compared as ``targets`` say."""
+        """Read and plan a step of any sentences of the cache, given by their rows, with these targets."""
         batch = select(self._all_sentences, rows_B)
         parts = [_Part(batch, [np.asarray(batch.row)])]
         teacher = self._teacher_of(rows_B)
@@ -272,9 +300,11 @@ class StepSource:
 
     @cached_property
     def _all_sentences(self) -> Batch:
+        """Every sentence of the cache, read once; only pairs need it, whose caches are small."""
         return self.cache.read(0, len(self.cache), self.fields, self.words.vocabulary)
 
     def _teacher_of(self, rows: slice | NDArray[np.int64]) -> Tensor | None:
+        """Return a copy of the teacher's vectors of some sentences, [B, K], if there is a teacher."""
         return None if self.teacher is None else torch.from_numpy(np.array(self.teacher[rows]))
 
     def _step(
@@ -286,7 +316,7 @@ class StepSource:
         anchors: int,
         sentences: int,
     ) -> Step:
-        """Plan what was read; anchors and sentences are counted over all processes."""
+        """Return the step of some segments that were read; the two counts are over all processes."""
         all_rows = [rows_N for parts in parts_of_segments for part in parts for rows_N in part.rows_of_views]
         distinct_rows = np.unique(np.concatenate(all_rows))
         rows = distinct_rows.astype(np.int64)
@@ -314,14 +344,15 @@ class StepSource:
         )
 
     def _targets(self, span: SentenceRange, contents: NDArray[np.int64] | None = None) -> Targets:
+        """Return the targets of a segment; ``contents`` are numbers [B] that copies of a sentence share."""
         positions = self.positions(np.arange(*span, dtype=np.int64))
         return neighbour_targets(replace(positions, content=contents), self.boundary)
 
     def _read(self, first: int, stop: int, epoch: int | None) -> list[_Part]:
-        """Read a segment in the parts that are encoded together; in training random words are unknown.
+        """Read a segment in the parts that are encoded together; in training, drop words at random.
 
-        With the term of the same sentence each view loses words of its own: else what is missing would give
-        the sentence away.
+        If a sentence is to find itself, each view drops different words, because the same missing words would
+        give the sentence away.
         """
         size = (0 if epoch is None else self.micro_batch) or stop - first
         batches = [
@@ -336,6 +367,7 @@ class StepSource:
             generators += [np.random.default_rng([*seed, view]) for view in range(1, len(self.encoders))]
 
         def drop(rows_N: NDArray[np.int32], generator: np.random.Generator) -> NDArray[np.int32]:
+            """Return the rows with a random share of them replaced by the unknown word's."""
             is_kept = generator.random(len(rows_N)) >= self.dropout
             return np.where(is_kept, rows_N, UNKNOWN_ROW).astype(np.int32)
 
@@ -343,7 +375,7 @@ class StepSource:
 
 
 def _number_contents(batches: Sequence[Batch]) -> NDArray[np.int64]:
-    """Return a number for each sentence, equal for those of the same words, [B]."""
+    """Return a number for each sentence, [B]; sentences of the same words have the same number."""
     sentences = [
         words.tobytes() for batch in batches for words in np.split(batch.row, batch.sentence_offsets[1:-1])
     ]

@@ -1,15 +1,17 @@
-"""The network that is trained, the gradient of a step, plain or cached over micro-batches, and the update.
+"""The network that is trained, the gradient of a step, and the update of the weights.
 
-Gradient caching (Gao et al. 2021) trains batches that do not fit into memory: encode the micro-batches
-without a graph, differentiate the loss by the features, then encode each micro-batch again and backpropagate
-its part. Nothing in the encoders is random, so the gradient is the same.
+Gradient caching (Gao et al. 2021) trains on segments that do not fit into memory: the micro-batches are
+encoded without a graph, the loss is differentiated with respect to their features, and then each micro-batch
+is encoded again and its part of that gradient is backpropagated. Nothing in the encoders is random, so the
+gradient is the same as without caching.
 
-Several processes under torchrun sum their gradients here and not by DistributedDataParallel: word rows are
-sparse, the loss is divided by the anchors of all processes, and caching runs several backward passes a step.
-Experimental: several GPUs (NCCL) were never run.
+Several processes under torchrun sum their gradients here and not by DistributedDataParallel, because the
+gradients of word vectors are sparse, the loss is divided by the anchors of all processes, and caching runs
+several backward passes a step. Experimental: several GPUs (NCCL) were never run.
 
-Word tables are updated ``dense``, exactly by ``torch.optim.Adam``, or by ``rows``: only those of the step
-move and decay their moments (as in SparseAdam), and the bias correction counts all steps.
+Word tables are updated in one of two ways. ``dense`` is ``torch.optim.Adam`` over whole tables. With ``rows``
+only the rows that a step reads are updated and have their moments decayed, as in SparseAdam; the bias
+correction counts all steps.
 
 Legend of dimension suffixes: B sentences, D hidden, U distinct word rows, E word-vector size.
 """
@@ -38,12 +40,16 @@ EPSILON = 1e-8
 
 
 class MultiViewNetwork(ViewStack):
-    """The views and their objective, which a program sets; a model folder keeps only the views."""
+    """The network that is trained: the views, the words and the objective.
+
+    The objective may have weights of its own, which checkpoints have and model folders do not.
+    """
 
     objective: Objective | MeaningObjective
+    """The loss. Set after the constructor, since it is made for the widths of the views."""
 
     def positions_to_contrast(self, trained: Collection[str]) -> list[int]:
-        """Return the positions of the trained views, which are compared; they are as wide as the first."""
+        """Return the positions of the trained views; one that is not as wide as the first is a UserError."""
         positions = [position for position, view in enumerate(self.views) if view in trained]
         width = self.widths[0]
         for view in (self.encoder_list[position] for position in positions):
@@ -56,14 +62,16 @@ class MultiViewNetwork(ViewStack):
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """The number of this process among all of them."""
+    """This process's number among the processes of torchrun, and the sums over all of them."""
 
     rank: int = 0
+    """The number of this process, from 0."""
     world: int = 1
+    """The number of processes."""
     local_rank: int = 0
-    """Number of the process on this machine, and of the GPU it uses."""
+    """The number of this process on its machine, and of the GPU it uses."""
     hosts: dist.ProcessGroup | None = None
-    """The group in which hosts exchange values without their GPUs; None is the default group."""
+    """The process group that exchanges values between CPUs, while GPUs go on; None is the default group."""
 
     @property
     def is_first(self) -> bool:
@@ -72,7 +80,7 @@ class DistributedContext:
 
     @classmethod
     def from_environment(cls, device: str) -> DistributedContext:
-        """Join the process group when started by torchrun, to compute on a device; else a single process."""
+        """Join the process group of torchrun, to compute on a device; without torchrun, stay alone."""
         on_cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
         if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
             return cls()
@@ -87,23 +95,27 @@ class DistributedContext:
             dist.destroy_process_group()
 
     def sum(self, values: Tensor) -> Tensor:
-        """Sum a tensor of any shape over processes, in place."""
+        """Sum a tensor of any shape over processes, in place, and return it."""
         if self.world > 1:
             dist.all_reduce(values)
         return values
 
     def sum_on_hosts(self, values: Sequence[float]) -> list[float]:
-        """Sum numbers over processes; the devices go on meanwhile."""
+        """Return the sums of numbers over processes; no GPU waits for it."""
         total = torch.tensor(values, dtype=torch.float64)
         if self.world > 1:
             dist.all_reduce(total, group=self.hosts)
         return list(total.tolist())
 
     def sum_rows(self, step: Step, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Return the rows of all processes, int64 on the device, and their summed gradients per table."""
+        """Sum the gradients of word vectors over processes, which read different rows of the tables.
+
+        ``gradients`` are those of this process's rows, [own rows, E] for each table. Return the distinct rows
+        of all processes, int64 [U] on the device, and for each table their summed gradients, [U, E].
+        """
         if self.world == 1:
             return step.table_rows, list(gradients)
-        # Only the hosts talk about rows, so that the devices need not wait.
+        # Rows are exchanged between CPUs, so that no GPU has to wait.
         rows_of_processes: list[list[int]] = [[]] * self.world
         dist.all_gather_object(rows_of_processes, step.rows.tolist(), group=self.hosts)
         all_rows = np.unique(np.concatenate([np.array(rows, dtype=np.int64) for rows in rows_of_processes]))
@@ -119,26 +131,30 @@ class DistributedContext:
 
 @dataclass
 class StepResult:
-    """Metrics of a step over all processes, and the gradient of its word vectors."""
+    """The metrics of a step and the gradient of its word vectors, both over all processes."""
 
     table_rows: Tensor
-    """int64 [U], distinct rows over all processes."""
+    """int64 [U], the distinct rows of the word tables that the processes read."""
     row_gradients: list[Tensor]
-    """[U, E] per table; empty with fixed vectors."""
+    """The gradient of these rows, [U, E] for each table; empty with fixed vectors."""
     metrics: Tensor
-    """float64, means over the step's anchors. They stay on the device, since to read one waits for it."""
+    """float64, a mean over the step's anchors of each metric, on the device."""
     names: Sequence[str]
-    """The names of the metrics, in the order of the objective."""
+    """The names of the metrics, in their order in ``metrics``."""
 
 
 def step_gradient(
     network: MultiViewNetwork, step: Step, distributed: DistributedContext, *, autocast: bool = False
 ) -> StepResult:
-    """Compute the gradient of the step's mean loss; those of dense parameters are left in ``.grad``."""
+    """Compute the gradient of the step's loss, a mean over the anchors of all processes.
+
+    The gradients of word vectors are returned; those of all other parameters are left in their ``.grad``.
+    With ``autocast`` the matrix products of the encoders are in bfloat16.
+    """
     leaves = step.leaves(network.words)
     scale = 1.0 / max(step.anchors, 1)
     sums = [_backpropagate(network, segment, leaves, scale, autocast) for segment in step.segments]
-    if distributed.world > 1:  # through one flat buffer
+    if distributed.world > 1:  # one flat buffer, so that there is one exchange and not one per parameter
         dense = [weight for name, weight in network.named_parameters() if not name.startswith("words.")]
         buffer = distributed.sum(torch.cat([_gradient(weight).flatten() for weight in dense]))
         parts = buffer.split([weight.numel() for weight in dense])
@@ -153,15 +169,15 @@ def step_gradient(
 def _backpropagate(
     network: MultiViewNetwork, segment: Segment, leaves: Sequence[Tensor], scale: float, autocast: bool
 ) -> Tensor:
-    """Add the gradient of ``scale`` times the segment's summed loss; return its sums."""
+    """Backpropagate ``scale`` times a segment's summed loss; return the sums of its metrics over anchors."""
 
     def encode(micro_batch: MicroBatch) -> list[Tensor]:
         with torch.autocast(leaves[0].device.type, torch.bfloat16, enabled=autocast):
             return network.encode(micro_batch.tokens, micro_batch.plans, leaves)
 
     def backward(features: list[Tensor]) -> Tensor:
-        value: tuple[Tensor, Tensor] = network.objective(features, segment.targets, segment.teacher)
-        loss, sums = value
+        loss_and_sums: tuple[Tensor, Tensor] = network.objective(features, segment.targets, segment.teacher)
+        loss, sums = loss_and_sums
         (loss * scale).backward()
         return sums
 
@@ -180,17 +196,24 @@ def _backpropagate(
             if feature.requires_grad:
                 features_with_graph.append(feature)
                 their_gradients.append(gradient)
-        if features_with_graph:  # else the read-out is trained alone
+        if features_with_graph:  # there are none if only the read-out is trained
             torch.autograd.backward(features_with_graph, their_gradients)
     return sums
 
 
 def _gradient(leaf: Tensor) -> Tensor:
+    """Return the gradient of a leaf tensor, zero if nothing was backpropagated to it."""
     return leaf.grad if leaf.grad is not None else torch.zeros_like(leaf)
 
 
 class Optimiser:
-    """Applies Adam to a network's dense parameters and word tables, but for those that need no gradient."""
+    """Adam for the word tables and for all other parameters of a network, called dense, that need a gradient.
+
+    Args:
+        network: on its device; what needs no gradient stays as it is.
+        table_rate: a factor on the learning rate of word tables.
+        table_update: ``dense`` or ``rows``, see the module's docstring.
+    """
 
     def __init__(
         self, network: MultiViewNetwork, *, table_rate: float = 1.0, table_update: str = "dense"
@@ -202,8 +225,9 @@ class Optimiser:
         self.dense = [weight for weight in trained if id(weight) not in ids_of_tables]
         self.steps = 0
         self.updates_rows = table_update == "rows"
-        """Whether only the rows of a step are updated, by ``moments``; else Adam has the tables as well."""
+        """Whether only the rows that a step reads are updated; else ``adam`` updates whole tables."""
         self.moments: dict[str, Tensor] = {}
+        """First and second moments of the gradients of each table, [W, E], if only rows are updated."""
         groups = [{"params": self.dense, "scale": 1.0}]
         if self.updates_rows:
             for name in ("first", "second"):
@@ -214,7 +238,7 @@ class Optimiser:
         self.adam = torch.optim.Adam(groups, betas=BETAS, eps=EPSILON, fused=True)
 
     def clear_gradients(self) -> None:
-        """Clear the gradients of the dense parameters."""
+        """Remove the gradients of the dense parameters."""
         for weight in self.dense:
             weight.grad = None
 
@@ -222,15 +246,21 @@ class Optimiser:
         return [weight.grad for weight in self.dense if weight.grad is not None]
 
     def gradient_norm(self, row_gradients: Sequence[Tensor]) -> Tensor:
-        """Compute the Euclidean norm of the gradient, that of the word rows [U, E] included; a scalar."""
+        """Return the Euclidean norm of the whole gradient, a scalar tensor on the device.
+
+        ``row_gradients`` are those of the word rows, [U, E] for each table.
+        """
         return torch.nn.utils.get_total_norm([*self._dense_gradients(), *row_gradients])
 
     @torch.no_grad()
     def step(self, result: StepResult, *, rate: float, scale: Tensor | None, skip: Tensor) -> None:
-        """Apply one update; nothing in it waits for the device.
+        """Update the weights by a gradient; nothing in it waits for the device.
 
-        All gradients are multiplied by ``scale`` (clipping), a scalar of their type, where there is one. If
-        ``skip``, a float32 scalar, is 1, no weight and no moment changes.
+        Args:
+            result: has the gradient of the word rows; those of dense parameters are in their ``.grad``.
+            rate: the learning rate.
+            scale: a scalar of the gradients' type that all of them are multiplied by (clipping); None for 1.
+            skip: a float32 scalar; if it is 1, no weight and no moment changes.
         """
         table_rows, row_gradients = result.table_rows, result.row_gradients
         self.steps += 1
@@ -253,7 +283,11 @@ class Optimiser:
             table.grad[table_rows] = 0
 
     def _update_rows(self, rows: Tensor, gradients: Sequence[Tensor], rate: float, skip: Tensor) -> None:
-        """Update the rows of the step: m ← β1 m + (1-β1) g, v ← β2 v + (1-β2) g², w ← w − lr m̂ / (√v̂ + ε)."""
+        """Update the rows that a step read: w ← w − rate m̂ / (√v̂ + ε), in which m̂ = m / (1-β1^t).
+
+        The moments are m ← β1 m + (1-β1) g and v ← β2 v + (1-β2) g², and v̂ = v / (1-β2^t) with t all steps.
+        ``rows`` are int64 [U], ``gradients`` [U, E] for each table. Nothing changes if ``skip`` is 1.
+        """
         rate /= 1 - BETAS[0] ** self.steps
         correction = math.sqrt(1 - BETAS[1] ** self.steps)
         for index, (table, gradient) in enumerate(zip(self.tables, gradients, strict=True)):
@@ -265,7 +299,7 @@ class Optimiser:
                 values[rows] = torch.where(skip > 0, values[rows], new_UE)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all state, for a checkpoint."""
+        """Return the whole state by name, for a checkpoint."""
         return {"steps": torch.tensor(self.steps), **self.moments, **adam_tensors(self.adam)}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:

@@ -1,4 +1,8 @@
-"""New views from nothing, trained by contrast with each other (Simoulin & Crabbé 2021, sections 2 and 3)."""
+"""Training of new views, whose weights start at random (Simoulin & Crabbé 2021, sections 2 and 3).
+
+The loss contrasts the views of a text's sentences with each other
+(:class:`~multiview.training.objective.Objective`; docs/equations.md).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from runtime.errors import UserError
 
 
 def new_views_program(config: NewViewsConfig, distributed: DistributedContext) -> TrainingProgram:
-    """Build the program that trains new views: the seed decides their weights, a text's neighbours the loss.
+    """Build the program that trains new views on a text, with the word vectors that ``--words`` asks for.
 
     Views or words that cannot be trained, and trees that lack what a view reads, are a UserError.
     """

@@ -5,12 +5,13 @@ sentence in view i (a row, the anchor) against every sentence in view j (a colum
 positives of an anchor are the sentences before and after it in its document (Simoulin & Crabbé 2021, section
 2.1; Logeswaran & Lee 2018).
 
-Training that goes on from a model contrasts its *meanings* too, the vectors of which cosines are taken, and
-holds each to what it was (:class:`MeaningObjective`). Sentences that a file pairs or grades may take the
-place of neighbours.
+:class:`Objective` is the loss of new views. Two terms may be added to it: to find the same sentence in the
+other view (as SimCSE does, Gao, Yao & Chen 2021), and to predict a teacher's vectors by a linear map
+(EmbedDistill, Kim et al. 2023).
 
-To views from nothing two terms may be added: to find the same sentence in the other view (as SimCSE does,
-Gao, Yao & Chen 2021), and to come near a teacher's vectors by a linear map (EmbedDistill, Kim et al. 2023).
+:class:`MeaningObjective` is the loss of training that goes on from a model. It contrasts *meanings*, the
+vectors of which cosines are taken, as well as views, and holds each meaning to the one by the start. In place
+of neighbours in a text it also takes sentences that a file pairs or grades.
 
 Legend of dimension suffixes: B sentences of a batch, A anchors, D hidden, K size of the teacher's vectors.
 """
@@ -34,12 +35,12 @@ from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 # A sentence in which only bytes were replaced still has real trees, so it stays usable.
 UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
 TEMPERATURE = 0.05
-"""Divides cosines of views, as in SimCSE."""
+"""Divides the cosines of two views before the softmax, as in SimCSE."""
 TEACHER_WEIGHT = 1000.0
-"""Weight of the teacher's term: beside it, neighbours hardly count."""
+"""The weight of the teacher's term, so large that the contrast with neighbours hardly counts."""
 BLOCK_SENTENCES = 400
-"""How many sentences ``found_neighbours`` looks for a neighbour among."""
-# Finite: with -inf, a row in which every candidate is masked would have a NaN gradient.
+"""The number of successive sentences among which :func:`found_neighbours` looks for a neighbour."""
+# Finite, because with -inf a row in which every candidate is masked would have a NaN gradient.
 MASKED_SCORE = -1e30
 
 
@@ -48,35 +49,35 @@ class Positions:
     """Where the sentences of a batch stand in the corpus; all arrays are [B]."""
 
     sentence: NDArray[np.int64]
-    """Sentence number in the corpus: neighbours differ by one."""
+    """The number of the sentence in the corpus; the numbers of neighbours differ by one."""
     document: NDArray[np.int64]
-    """Document number in the corpus."""
+    """The number of its document in the corpus."""
     usable: NDArray[np.bool_]
-    """False for flagged sentences, which are neither anchor nor candidate."""
+    """False for a sentence that is empty, too long or without real trees: neither anchor nor candidate."""
     content: NDArray[np.int64] | None = None
-    """A number that sentences of the same words share; None where duplicates count as different sentences."""
+    """A number that is the same for sentences of the same words; None if copies count as different ones."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """How each anchor that has a positive is compared with each sentence of the batch."""
+    """What each sentence of the batch, as a candidate, is to each anchor. Every anchor has a positive."""
 
     anchor: Tensor
     """int64 [A], each anchor's row in the batch."""
     itself: Tensor
-    """bool [A, B]: the candidate is the anchor's own sentence, or has its words."""
+    """bool [A, B]: the candidate is the anchor's own sentence, or a copy of it if contents are known."""
     positive: Tensor
-    """bool [A, B]: the candidate is a usable neighbour."""
+    """bool [A, B]: the candidate is a usable neighbour of the anchor, or its partner in a pair."""
     negative: Tensor
-    """bool [A, B]: the candidate is usable and outside the anchor's context (itself and its neighbours).
+    """bool [A, B]: the candidate is usable and outside the anchor's context.
 
-    Where contents are known, it also has the words of none of these."""
+    The context is the anchor, its neighbours and, if contents are known, the copies of these."""
 
 
 def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
-    """Return the targets of every usable sentence that has a positive.
+    """Return the targets of a batch, in which every usable sentence that has a usable neighbour is an anchor.
 
-    With the boundary ``document`` neighbours are of one document, with ``none`` of any.
+    With the boundary ``document`` neighbours must share a document; with ``none`` they need not.
     """
     distance = positions.sentence[None, :] - positions.sentence[:, None]
     is_neighbour = np.abs(distance) == 1
@@ -89,7 +90,7 @@ def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
     if positions.content is not None:
         has_same_words = positions.content[:, None] == positions.content[None, :]
         itself = has_same_words[anchor]
-        # By floats: a product of booleans is a hundred times slower.
+        # A product of floats is a hundred times faster than one of booleans.
         in_context = in_context.astype(np.float32) @ has_same_words.astype(np.float32) > 0
     positive = is_neighbour & is_usable
     return Targets(
@@ -101,10 +102,13 @@ def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
 
 
 def pair_targets(rows: Sequence[Sequence[int]], group_B: NDArray[np.integer]) -> Targets:
-    """Return the targets of sentences that a file pairs: each side of a pair is an anchor of the other.
+    """Return the targets of paired sentences; each sentence of a pair is an anchor, the other its positive.
 
-    An example has the rows in the batch of an anchor, its positive and its negatives. Sentences of one group
-    belong together, directly or through others, and are no negatives of each other unless a row says so.
+    Args:
+        rows: for each line of the file, the numbers in the batch of its anchor, its positive and its
+            negatives.
+        group_B: the group of each sentence, [B]. Pairs connect the sentences of a group, directly or through
+            further sentences; they are no negatives of each other unless a line gives them as such.
     """
     size = len(group_B)
     positive, negative = np.zeros((size, size), bool), group_B[:, None] != group_B[None, :]
@@ -124,12 +128,12 @@ def pair_targets(rows: Sequence[Sequence[int]], group_B: NDArray[np.integer]) ->
 def contrastive_losses(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
     """Return the loss of each anchor [A], from its scores with every candidate, [A, B].
 
-    With s the anchor, p ∈ P(s) its positives, N(s) the sentences outside its context:
+    With the anchor s, its positives p ∈ P(s), its negatives N(s) and the scores S:
 
     - ``paper``: Σ_p −log( e^{S_sp} / (e^{S_sp} + Σ_{u ∈ N(s)} e^{S_su}) ), each positive separately;
     - ``all``: −1/|P(s)| Σ_p log( e^{S_sp} / Σ_{u ∈ P(s) ∪ N(s)} e^{S_su} ), one softmax over all;
-    - ``quickthought``: the same with the sentence itself in the denominator at score 0, as QuickThought's
-      code does by zeroing the diagonal instead of removing it.
+    - ``quickthought``: as ``all``, with the anchor itself in the denominator at score 0, because
+      QuickThought's code sets the diagonal to zero instead of removing it.
     """
     in_denominator = targets.negative if denominator == "paper" else targets.negative | targets.positive
     denominator_AB = score_AB.masked_fill(~in_denominator, MASKED_SCORE)
@@ -145,20 +149,27 @@ def contrastive_losses(score_AB: Tensor, targets: Targets, denominator: Denomina
 
 
 def best_is_positive(score_AB: Tensor, targets: Targets) -> Tensor:
-    """Tell whether the best candidate of each anchor is a positive: bool [A], from scores [A, B]."""
+    """Return for each anchor whether a positive has the highest score, bool [A], from scores [A, B]."""
     is_candidate_AB = targets.positive | targets.negative
     best_A1 = score_AB.masked_fill(~is_candidate_AB, float("-inf")).argmax(dim=1, keepdim=True)
     return targets.positive.gather(1, best_A1).squeeze(1)
 
 
 def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
-    """Return how often the nearest of a block of 400 sentences is a neighbour in the document: a fraction."""
+    """Return recall@1: the share of sentences whose nearest in their block of 400 is a neighbour.
+
+    Nearness is the cosine of vectors [N, D]; a neighbour is of the same document. Sentences without a
+    neighbour do not count; without any, the share is 0.
+    """
     is_found_A, _ = found_neighbours(normalize(vectors_ND.float().cpu(), dim=1), positions)
     return int(is_found_A.sum()) / max(len(is_found_A), 1)
 
 
 def found_neighbours(unit_ND: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
-    """Tell of each sentence with a neighbour if one is nearest in its block: bool [A]; and its row, [A]."""
+    """Return, for each sentence with a neighbour in its block, whether the nearest sentence is one.
+
+    ``unit_ND`` are vectors at length 1. Return bool [A], and the numbers [A] of these sentences from 0 to N.
+    """
     founds, rows = [torch.empty(0, dtype=torch.bool)], [torch.empty(0, dtype=torch.int64)]
     for first in range(0, len(positions.sentence), BLOCK_SENTENCES):
         part = slice(first, first + BLOCK_SENTENCES)
@@ -176,22 +187,27 @@ class Grades:
     """Pairs of sentences of a batch with grades of how alike they are; all arrays are [P]."""
 
     first: Tensor
-    """int64, a sentence's row in the batch."""
+    """int64, the number in the batch of the pair's first sentence."""
     second: Tensor
+    """int64, that of its second sentence."""
     grade: Tensor
-    """From 0 to 1, the lowest to the highest grade of training."""
+    """The grade, scaled so that the lowest one of the training pairs is 0 and the highest one 1."""
 
     @property
     def anchor(self) -> Tensor:
-        """The sentences that the loss is counted by: one a pair."""
+        """The anchors, over which metrics are means: the first sentence of each pair."""
         return self.first
 
 
 class Objective(nn.Module):
-    """The contrastive loss over all pairs of views; holds W_ij if the score is bilinear.
+    """The contrastive loss over all pairs of views, with the matrices W_ij if the score is bilinear.
 
-    ``views`` are the trained ones in order, each of size ``dim``; repeats are allowed. ``width`` is the size
-    of all views side by side, those without weights included, ``teacher_dim`` K, 0 without a teacher.
+    Args:
+        views: the names of the trained views in order; a name may be repeated.
+        dim: the size of each view's vectors.
+        config: the score, the denominator, the directions and the weight of the same-sentence term.
+        width: the size of all views side by side, including views without weights.
+        teacher_dim: K, the size of the teacher's vectors; 0 without a teacher.
     """
 
     def __init__(
@@ -201,7 +217,7 @@ class Objective(nn.Module):
         self.config = config
         self.pairs = list(itertools.combinations(range(len(views)), 2))
         self.term_weights = {"same": config.same} if config.same else {}
-        """Weight of each further term."""
+        """The weight of each term that is added to the contrast of the views."""
         if teacher_dim:
             self.term_weights["teacher"] = TEACHER_WEIGHT
         self.bilinear = nn.ParameterList()
@@ -209,26 +225,31 @@ class Objective(nn.Module):
             weights = (nn.init.xavier_uniform_(torch.empty(dim, dim)) for _ in self.pairs)
             self.bilinear.extend(map(nn.Parameter, weights))
         self.to_teacher = nn.Linear(width, teacher_dim) if teacher_dim else None
-        """Maps the views side by side onto the teacher's vectors."""
+        """The linear map that predicts the teacher's vectors from all views side by side."""
         names = [f"{position}-{view}" for position, view in enumerate(views)]  # views may repeat
         pair_names = [",".join(pair) for pair in itertools.combinations(names, 2)]
         losses = [f"loss/{name}" for name in (*pair_names, *self.term_weights)]
         self.metrics = ["loss", *losses, *(f"accuracy@1/{name}" for name in pair_names)]
-        """The loss, that of each pair and of each term without its weight, and how often the best candidate
-        is a neighbour."""
+        """The names of the metrics: the loss, the loss of each pair of views, that of each term without its
+        weight, and for each pair of views how often the best candidate is a neighbour."""
 
     def metrics_of(self, _: Targets | Grades) -> list[str]:
-        """Return the names of what is measured of a batch with such targets."""
+        """Return the names of the metrics of a batch, which are the same for all targets."""
         return self.metrics
 
     def forward(
         self, features: Sequence[Tensor], targets: Targets, teacher_BK: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch, and the numbers that ``metrics`` names, float64: sums over its anchors.
+        """Return the loss of a batch, with its gradient, and the ``metrics``, float64; all sum over anchors.
 
-        The loss, with gradient, is the mean over pairs of views and directions, plus the weighted terms, of
-        which the teacher's is 1 − cosine of its vector and the predicted one. Features are [B, D] per view,
-        of any floating type, targets on their device, scores at least float32. Nothing waits for the device.
+        The loss is the mean over pairs of views and directions, plus the weighted terms. The teacher's term
+        is 1 − cosine of the teacher's vector and the predicted one. Scores are computed in float32, or in
+        float64 if the features are. Nothing waits for the device.
+
+        Args:
+            features: the vectors of each view, [B, D], of any floating type.
+            targets: which candidates are positives and negatives, on the features' device.
+            teacher_BK: the teacher's vectors, if there is a teacher.
         """
         views = list(map(_exact, features))
         anchors = [view_BD[targets.anchor] for view_BD in views]
@@ -263,7 +284,10 @@ class Objective(nn.Module):
         return loss, torch.stack([value.detach().double() for value in values])
 
     def _products(self, anchor_AD: Tensor, view_BD: Tensor, pair: int, *, transposed: bool) -> Tensor:
-        """Score each anchor with each candidate, [A, B]: by the dot product, or with W of a pair of views."""
+        """Return the scores of each anchor with each candidate, [A, B]: dot products or bilinear.
+
+        A bilinear score uses the matrix W of a pair of views, ``transposed`` if anchors are in its second.
+        """
         if self.config.score == "dot":
             return anchor_AD @ view_BD.T
         weight_DD: Tensor = self.bilinear[pair]
@@ -274,9 +298,9 @@ class MeaningObjective(nn.Module):
     """The loss of training that goes on from a model.
 
     Args:
-        readout: makes the meaning of all views; without one it is the views side by side.
-        positions: of the views that are contrasted with each other, among all.
-        config: the terms' weights, and the temperature of meanings.
+        readout: makes the meaning from all views; None if the meaning is the views side by side.
+        positions: the positions, among all views, of those that are contrasted with each other.
+        config: the weight of each term, and the temperature of meanings.
     """
 
     def __init__(self, readout: Readout | None, positions: Sequence[int], config: MeaningConfig) -> None:
@@ -286,17 +310,18 @@ class MeaningObjective(nn.Module):
         self.temperature = config.temperature
         has_pairs = len(self.positions) > 1 and config.views > 0
         self.term_weights = {"views": config.views} if has_pairs else {}
-        """Weight of each term."""
+        """The weight of each term."""
         self.term_weights |= {"meaning": config.meaning, "kept": config.keep}
         self.metrics = ["loss", *(f"loss/{name}" for name in self.term_weights), "accuracy@1/meaning"]
-        """The loss, each term without its weight, and how often the best candidate is a positive."""
+        """The names of the metrics: the loss, each term without its weight, and how often the best candidate
+        by meaning is a positive."""
 
     def metrics_of(self, targets: Targets | Grades) -> list[str]:
-        """Return the names of what is measured of a batch with such targets."""
+        """Return the names of the metrics of a batch with these targets; graded pairs have fewer."""
         return ["loss", "loss/grades", "loss/kept"] if isinstance(targets, Grades) else self.metrics
 
     def meaning(self, features: Sequence[Tensor]) -> Tensor:
-        """Return what cosines are taken of, [B, K] at length 1; features are [B, D] per view."""
+        """Return the meanings, [B, K], each at length 1, from the features [B, D] of each view."""
         side_by_side = torch.cat([_exact(feature) for feature in features], dim=1)
         if self.readout is None:
             return normalize(side_by_side, dim=1)
@@ -306,12 +331,18 @@ class MeaningObjective(nn.Module):
     def forward(
         self, features: Sequence[Tensor], targets: Targets | Grades, start_BK: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch, and what :meth:`metrics_of` names, float64: sums.
+        """Return the loss of a batch, with its gradient, and its metrics, float64; all are sums over anchors.
 
-        Views are contrasted in both directions by the cosine over 0.05, meanings by that over the
-        temperature, each by one softmax; of graded pairs only the meanings count, by squared errors of the
-        cosine. *kept* is 1 − cosine of an anchor's meaning and that of the start, ``start_BK``. Nothing waits
-        for the device.
+        The loss is a weighted sum of three terms. *views* contrasts each two trained views in both directions
+        by their cosine over 0.05, and *meaning* contrasts the meanings by their cosine over the temperature,
+        each with one softmax over positives and negatives. *kept* is 1 − cosine of an anchor's meaning and
+        that of the start. For graded pairs there is no *views*, and *meaning* is half the square of the
+        cosine's error over the temperature. Nothing waits for the device.
+
+        Args:
+            features: the vectors of all views, [B, D] for each.
+            targets: positives and negatives, or graded pairs, on the features' device.
+            start_BK: the meanings by the start, which must be given.
         """
         meaning_BK = self.meaning(features)
         assert start_BK is not None
@@ -320,9 +351,9 @@ class MeaningObjective(nn.Module):
         if isinstance(targets, Grades):
             cosine_P = (meaning_BK[targets.first] * meaning_BK[targets.second]).sum(dim=1)
             error_P = (cosine_P - targets.grade.to(cosine_P)) / self.temperature
-            grades = error_P.square().sum() / 2
-            values = [self.term_weights["meaning"] * grades + self.term_weights["kept"] * kept, grades, kept]
-            return values[0], torch.stack([value.detach().double() for value in values])
+            squares = error_P.square().sum() / 2
+            loss = self.term_weights["meaning"] * squares + self.term_weights["kept"] * kept
+            return loss, torch.stack([value.detach().double() for value in (loss, squares, kept)])
         score_AB = meaning_BK[targets.anchor] @ meaning_BK.T / self.temperature
         terms = {"meaning": contrastive_losses(score_AB, targets, "all").sum(), "kept": kept}
         if "views" in self.term_weights:
@@ -336,10 +367,10 @@ class MeaningObjective(nn.Module):
             (weight * terms[name] for name, weight in self.term_weights.items()), score_AB.new_zeros(())
         )
         hits = best_is_positive(score_AB.detach(), targets).sum()
-        values = [loss, *(terms[name] for name in self.term_weights), hits]
+        values = (loss, *(terms[name] for name in self.term_weights), hits)
         return loss, torch.stack([value.detach().double() for value in values])
 
 
 def _exact(view_BD: Tensor) -> Tensor:
-    """Return a view's vectors in float64 or float32."""
+    """Return vectors as float64 if they are, else as float32."""
     return view_BD if view_BD.dtype == torch.float64 else view_BD.float()

@@ -1,7 +1,8 @@
-"""Pairs of sentences as a source of steps: the rows of each epoch, what they are compared by, their scores.
+"""Training on pairs of sentences: the steps of each epoch, the pairs that are held out, the scores on these.
 
-A step has half as many rows as a segment of text has sentences. All its sentences are candidates of each
-other, but for those that belong together, directly or through other rows (:func:`pair_targets`).
+A step has half as many rows of ``--pairs`` as a segment of text has sentences. In a step each sentence is a
+negative of every other, except of the sentences that rows pair it with, directly or through other rows
+(:func:`~multiview.training.objective.pair_targets`).
 
 Legend of dimension suffixes: B sentences of a step, P pairs.
 """
@@ -30,14 +31,19 @@ from runtime.errors import UserError
 from runtime.files import json_digest
 
 HELD_OUT_SHARE = 0.1
-"""Share of the pairs that validates, where no file is given for that."""
+"""The share of the pairs that is held out for validation, unless ``--validation`` names a file."""
 PAIR_TREES = Path("runs/pairs")
+"""The folder of the tree caches of pairs."""
 PairSets = tuple[PairSet, PairSet]
-"""Pairs to train on, and those held out."""
+"""The pairs to train on, and the held-out pairs."""
 
 
 def read_pair_sets(files: Sequence[Path], validation: Path | None, seed: int) -> PairSets:
-    """Read ``--pairs``: those to train on and those held out, without a sentence in common."""
+    """Read files of pairs; return those to train on and those held out, without a sentence in common.
+
+    ``validation`` is the file of held-out pairs; without one a share of the pairs is drawn by the seed. Other
+    columns in it, too few pairs, and grades that are all the same are a UserError.
+    """
     pairs = read_training_pairs(files)
     if validation is None:
         training, held_out = pairs.split(HELD_OUT_SHARE, seed)
@@ -56,7 +62,7 @@ def read_pair_sets(files: Sequence[Path], validation: Path | None, seed: int) ->
 
 
 def parse_pairs(sets: Sequence[PairSet], reader: SentenceReader, requires: Set[str]) -> TreeCache:
-    """Parse the sentences of all sets into a cache of their own, ``runs/pairs/…``, once.
+    """Return a tree cache of the distinct sentences of all sets, which is in ``runs/pairs/`` or made there.
 
     ``requires`` are the annotations that the views read.
     """
@@ -68,7 +74,15 @@ def parse_pairs(sets: Sequence[PairSet], reader: SentenceReader, requires: Set[s
 
 
 class PairSteps:
-    """The training pairs in steps; ``source`` reads the cache of :func:`parse_pairs` over the same sets."""
+    """The training steps of a file of pairs, and its held-out pairs.
+
+    Args:
+        sets: the pairs to train on, and the held-out pairs.
+        source: reads and plans sentences of the cache that :func:`parse_pairs` returned for ``sets``.
+        objective: the loss, which also makes the meanings that grades are compared with.
+        batch: the sentences of a step; it has half as many rows.
+        device: where steps are copied to.
+    """
 
     def __init__(
         self,
@@ -94,14 +108,17 @@ class PairSteps:
         self.held_out = sum(step.sentences for step in self.validation_steps)
 
     def of_epoch(self, epoch: int) -> list[Callable[[], Step]]:
-        """List the steps of an epoch, read when they are called; a last one of a single row is left out."""
+        """Return the steps of an epoch as functions, each of which reads and plans its step when called.
+
+        Rows are shuffled by the seed and the epoch. A last step of a single row is left out.
+        """
         order = np.random.default_rng([self.source.seed, epoch]).permutation(len(self.training))
         starts = range(0, len(order), self.rows_per_step)
         rows_of_steps = [order[first : first + self.rows_per_step] for first in starts]
         return [partial(self.prepare, rows) for rows in rows_of_steps if len(rows) > 1]
 
     def prepare(self, rows: NDArray[np.int64]) -> Step:
-        """Read and plan a step, and queue its copy to the device."""
+        """Read and plan the step of some rows, and queue its copy to the device."""
         step = self._step([self.training.examples[row] for row in rows])
         step_on_device: Step = move_to_device(step, self.device)
         return step_on_device
@@ -116,14 +133,18 @@ class PairSteps:
             low, high = self.grade_range
             grades = (torch.tensor([example.grade for example in examples]) - low) / (high - low)
             return self.source.prepare_sentences(rows_B, Grades(first, second, grades))
-        # Negatives that no row pairs are groups of their own.
+        # A text that no row pairs with another, a given negative, is a group of its own.
         group_B = [self.groups.get(text_key(text), len(self.groups) + row) for row, text in enumerate(texts)]
         return self.source.prepare_sentences(rows_B, pair_targets(numbers, np.array(group_B)))
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
-        """Measure the held-out pairs: loss, and accuracy@1 or, of grades, Spearman's correlation."""
-        anchors, sums, cosines = 0, torch.zeros(()), []
+        """Return a network's scores on the held-out pairs, each name with ``pairs/`` in front.
+
+        They are the metrics of the objective and, if the pairs have grades, Spearman's correlation of the
+        grades with the cosines of the meanings. The loss is returned as ``loss``, too.
+        """
+        anchors, sums, cosines_of_steps = 0, torch.zeros(()), []
         for step_on_host in self.validation_steps:
             step: Step = move_to_device(step_on_host, self.device)
             (segment,) = step.segments
@@ -133,20 +154,22 @@ class PairSteps:
             sums = sums.to(self.device) + self.objective(features, segment.targets, segment.teacher)[1]
             anchors += step.anchors
             if isinstance(segment.targets, Grades):
-                cosines.append(_cosines(self.objective.meaning(features), segment.targets))
+                cosines_of_steps.append(_cosines(self.objective.meaning(features), segment.targets))
         names = self.objective.metrics_of(segment.targets)
         scores = dict(zip((f"pairs/{name}" for name in names), (sums / anchors).tolist(), strict=True))
-        if cosines:
+        if cosines_of_steps:
             grades = [example.grade for example in self.validation.examples]
-            cosine_P = torch.cat(cosines).cpu()
-            varies = bool(cosine_P.min() < cosine_P.max())  # else there is no correlation
+            cosine_P = torch.cat(cosines_of_steps).cpu()
+            varies = bool(cosine_P.min() < cosine_P.max())  # the correlation of a constant is undefined
             scores["pairs/spearman"] = float(spearmanr(cosine_P, grades).statistic) if varies else 0.0
         return {**scores, "loss": scores["pairs/loss"]}
 
 
 def _distinct_texts(sets: Sequence[PairSet]) -> list[str]:
+    """Return every sentence of the sets once, in order of appearance; its place is its row in the cache."""
     return list(dict.fromkeys(text for pairs in sets for text in pairs.sentences()))
 
 
 def _cosines(meaning_BK: Tensor, grades: Grades) -> Tensor:
+    """Return the cosine of the two meanings of each graded pair, [P]."""
     return (meaning_BK[grades.first] * meaning_BK[grades.second]).sum(dim=1)

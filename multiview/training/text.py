@@ -1,4 +1,4 @@
-"""A text as a source of steps: what is held out of it, the segments of each epoch, and how it scores."""
+"""Training on a text: the steps of each epoch, the sentences that are held out, and the scores on these."""
 
 from __future__ import annotations
 
@@ -19,31 +19,41 @@ from multiview.training.objective import neighbour_recall
 from parsing.trees.batch import Batch
 
 AHEAD = 4
-"""Steps that are read and planned before they are taken: reading and planning 400 sentences takes
-milliseconds, a training step at the paper's size takes seconds, and numba and HDF5 release the interpreter
-lock, so that one thread is enough."""
+"""How many steps a thread reads and plans ahead. One thread is enough, because reading and planning 400
+sentences takes milliseconds, a training step at the paper's size takes seconds, and numba and HDF5 release
+the interpreter lock."""
 
+VectorsToCompare = Callable[[Sequence[Sequence[Tensor]], Sequence[Tensor]], dict[str, Tensor]]
+"""A function that returns the vectors [N, D] that each recall@1 is measured on, by the recall's name.
 
-Compared = Callable[[Sequence[Sequence[Tensor]], Sequence[Tensor]], dict[str, Tensor]]
-"""Takes the features of each view and the means of words, [B, W], of all steps; returns for the name of each
-recall@1 the vectors [N, D] that it is measured on."""
+Its arguments are lists with one item for each validation step: the features of each view, [B, width], and the
+mean of the words' vectors, [B, W], of all word tables side by side."""
 
 
 class TextSteps:
-    """The training sentences of a text in steps of segments, of which each process prepares its part.
+    """The training steps of a text, each of one or more segments, and its held-out sentences.
 
-    The validation sentences are read and planned once: later only the loader's thread uses the cache.
+    The held-out sentences are read and planned in the constructor, because later the thread that reads ahead
+    is the only one that may use the cache.
+
+    Args:
+        source: reads and plans sentences of the text.
+        loop: the sizes of segments and steps, and the number of held-out sentences.
+        vectors_to_compare: makes the vectors that recall@1 is measured on.
+        distributed: the processes, each of which prepares its part of a step.
+        device: where steps are copied to.
     """
 
     def __init__(
         self,
         source: StepSource,
         loop: LoopConfig,
-        compared: Compared,
+        vectors_to_compare: VectorsToCompare,
         distributed: DistributedContext,
         device: torch.device,
     ) -> None:
-        self.source, self.compared, self.distributed, self.device = source, compared, distributed, device
+        self.source, self.vectors_to_compare = source, vectors_to_compare
+        self.distributed, self.device = distributed, device
         self.batch, self.segments_per_step = loop.batch, loop.segments or 1
         self.split = Split.of(source.documents, loop.validation, loop.batch)
         spans = self.split.validation
@@ -53,19 +63,19 @@ class TextSteps:
         self.held_out, self.positions = len(numbers), source.positions(numbers)
 
     def sample(self) -> list[Batch]:
-        """Read training sentences over which features are brought to one scale."""
+        """Read the training sentences on which the scale of features is measured."""
         spans = sample_ranges(self.split.training)
         return [self.source.cache.read(*span, self.source.fields) for span in spans]
 
     def of_epoch(self, epoch: int) -> list[Callable[[], Step]]:
-        """List the steps of an epoch, which are read when they are called."""
+        """Return the steps of an epoch as functions, each of which reads and plans its step when called."""
         segments = self.split.shuffle_segments(epoch, self.batch, self.source.seed)
         per_step = self.segments_per_step
         starts = range(0, len(segments) - per_step + 1, per_step)  # the last segments may not fill a step
         return [partial(self.prepare, epoch, segments[first : first + per_step]) for first in starts]
 
     def prepare(self, epoch: int, segments: Sequence[SentenceRange]) -> Step:
-        """Read and plan this process's part of a step, and queue its copy to the device."""
+        """Read and plan this process's part of a step of an epoch, and queue its copy to the device."""
         rank, world = self.distributed.rank, self.distributed.world
         step = self.source.prepare(segments, epoch=epoch, rank=rank, world=world)
         step_on_device: Step = move_to_device(step, self.device)
@@ -73,11 +83,15 @@ class TextSteps:
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
-        """Measure a network: ``anchors``, recall@1, accuracy@1, and per anchor the objective's own."""
+        """Return a network's scores on the held-out sentences.
+
+        They are ``anchors`` (how many of the held-out sentences have a neighbour), each recall@1, accuracy@1
+        and the metrics of the objective, which are means over anchors. Without anchors there are no others.
+        """
         sums = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=self.device)
         anchors = 0
         features_of_steps: list[list[Tensor]] = []
-        word_means: list[Tensor] = []  # over every table
+        word_means: list[Tensor] = []  # [B, W] of each step, all tables side by side
         for step_on_host in self.validation_steps:
             step = move_to_device(step_on_host, self.device)
             (segment,) = step.segments
@@ -94,6 +108,8 @@ class TextSteps:
             return {"anchors": 0}
         metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))
         accuracy = fmean(value for name, value in metrics.items() if "accuracy@1/" in name)
-        vectors_of_recalls = self.compared(features_of_steps, word_means)
-        recalls = {name: neighbour_recall(one, self.positions) for name, one in vectors_of_recalls.items()}
+        vectors_by_recall = self.vectors_to_compare(features_of_steps, word_means)
+        recalls = {
+            name: neighbour_recall(vectors, self.positions) for name, vectors in vectors_by_recall.items()
+        }
         return {"anchors": anchors, **recalls, "accuracy@1": accuracy, **metrics}

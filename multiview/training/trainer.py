@@ -1,15 +1,18 @@
-"""One training run: what the shared loop (:mod:`runtime.training_loop`) does by a program.
+"""A training run: a program (:class:`TrainingProgram`) and the trainer that runs it (:class:`Trainer`).
 
-Each step depends only on the configuration, the cache and what a checkpoint holds (docs/promises.md).
+The trainer gives the shared loop (:mod:`runtime.training_loop`) its three functions: step, validate and save.
+Each step depends only on the configuration, the tree cache and the checkpoint (docs/promises.md).
 
-A GPU runs behind the program that feeds it, and to read a number waits for it. So the metrics of many steps
-are read at once, and the device itself refuses a gradient that is not finite (docs/scaling.md
-says on which it ran).
+The loop queues steps on a GPU faster than the GPU computes them, and reading a number waits until the GPU has
+computed it. Therefore the metrics of many steps are read at once, and the device itself leaves the weights
+alone where a gradient is not finite (docs/scaling.md says on which devices this ran).
 
-The weights of least loss on the validation set are kept; of graded pairs alone those whose cosines rank them
-best. Beside the loss stand accuracy@1, how often the objective finds a neighbour, and recall@1, how often the
-nearest of 400 successive sentences is one, by the cosine of the model's vectors; recall@1/words is that of
-the mean of their words.
+The weights with the least loss on the held-out sentences are kept or, if there are graded pairs alone, those
+whose cosines rank the held-out pairs best. Besides the loss a validation reports
+
+- accuracy@1: how often the objective scores a neighbour highest;
+- recall@1: how often the nearest of 400 successive sentences, by the cosine of the model's vectors, is a
+  neighbour; recall@1/words is the same for the mean of the words' vectors.
 """
 
 from __future__ import annotations
@@ -51,11 +54,11 @@ from runtime.training_step import StepMetrics, Steps, cosine_decay, ramp
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
-"""Steps between readings of the metrics, by type of device; elsewhere each step."""
+"""How many steps apart the metrics are read, by type of device; on other types they are read at each step."""
 CLIP = 5.0
-"""With the cosine schedule: the largest norm of the whole gradient."""
+"""The norm to which a larger gradient is scaled down, over all parameters; only with the cosine schedule."""
 WARM_UP = 0.01
-"""With the cosine schedule: part of the steps over which the rate rises linearly."""
+"""The share of the steps over which the learning rate rises linearly; only with the cosine schedule."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,10 +156,13 @@ class TrainingProgram:
 
 
 class Trainer:
-    """One training run on one process of possibly several: what a step, a validation and saving are."""
+    """Runs a program in this process, which may be one of several: takes steps, validates, saves.
+
+    ``config`` is the configuration that ``program`` was built from; ``distributed`` joins the processes.
+    """
 
     end_reason = ""
-    """Why the run is over; empty until then."""
+    """Why the run ended, as it is printed; empty before the end and after an interruption."""
 
     def __init__(
         self, config: ProgramConfig, program: TrainingProgram, distributed: DistributedContext
@@ -164,10 +170,10 @@ class Trainer:
         loop, self.folder, self.program, self.distributed = config.loop, config.folder, program, distributed
         self.network, self.optimiser, self.device = program.network, program.optimiser, program.device
         self.options = config_to_json(config)
-        """Every option as JSON, for the model's record."""
+        """Every option as JSON, which the model folder records."""
         self.identity = {**decisive_options(options_of(config)), **program.content_digests}
         self.identity["content of --trees"] = str(program.trees.identity.get("content_sha256", ""))
-        """What a resumed run must have in common with the one before."""
+        """The options and digests in which a resumed run must equal the interrupted one."""
         self.defaults = decisive_options(options_of(type(config)()))
         self.peak_rate, self.rate_is_constant = config.learning_rate, loop.schedule == "constant"
         self.steps = Steps(partial(program.of_epoch, epochs=config.epochs), operator.call, ahead=AHEAD)
@@ -191,28 +197,29 @@ class Trainer:
         self.threads = chosen_threads(loop.micro_batch or loop.batch, self.network.config.dim, self.device)
         self.autocast = loop.precision == "bfloat16"
         self.has_diverged = torch.zeros((), device=self.device)
-        """float32 scalar: 1 from the first step on whose loss or gradient is not finite."""
+        """float32 scalar: 0, and 1 from the first step on whose loss or gradient is not finite."""
 
     def jobs(self) -> Iterator[Callable[[], Step]]:
-        """List the steps of all epochs."""
+        """Yield the steps of all epochs, as functions that prepare a step when they are called."""
         return itertools.chain.from_iterable(map(self.steps.of_epoch, range(self.schedule.epochs)))
 
     def gradient(self, step: Step) -> StepResult:
-        """Compute the gradient and metrics of a step."""
+        """Compute the gradient and the metrics of a step; the weights stay as they are."""
         self.optimiser.clear_gradients()
         return step_gradient(self.network, step, self.distributed, autocast=self.autocast)
 
     def learning_rate(self, position: Position) -> float:
-        """Return the constant rate, or one that warms up linearly and goes down half a cosine."""
+        """Return the learning rate at a position: constant, or a linear warm-up times half a cosine."""
         if self.rate_is_constant:
             return self.peak_rate
         warm_up = ramp(position.step + 1, WARM_UP * position.steps)
         return self.peak_rate * warm_up * cosine_decay(position.progress)
 
     def update(self, result: StepResult, sentences: int = 0) -> StepMetrics:
-        """Clip and apply a gradient, unless it or the loss is not finite; return what was measured.
+        """Clip a gradient and apply it by the optimiser; return the metrics of the step.
 
-        Nothing is read from the device: who reads the metrics learns that the weights were left alone.
+        If the loss or the gradient is not finite, the weights stay as they are, in this step and in all later
+        ones. Nothing is read from the device here: the loop stops the run when it reads the metrics.
         """
         norm = self.optimiser.gradient_norm(result.row_gradients)
         is_finite = torch.isfinite(result.metrics[0]) & torch.isfinite(norm)
@@ -227,16 +234,16 @@ class Trainer:
         return StepMetrics(names, values, sentences)
 
     def step(self, position: Position, step: Step) -> StepMetrics:
-        """Update the weights once."""
+        """Update the weights by one step, and return its metrics."""
         self.network.train()
         return self.update(self.gradient(step), step.sentences)
 
     def validate(self) -> Values:
-        """Return the metrics of the current weights on what is held out."""
+        """Return the scores of the current weights on the held-out sentences and pairs."""
         return self.program.validate(autocast=self.autocast)
 
     def save(self, scores: Values) -> None:
-        """Write the model folder, with the current weights and their metrics."""
+        """Write the model folder, with the current weights and their scores."""
         position = self.position
         training: Values = {
             "config": self.options,
@@ -250,9 +257,10 @@ class Trainer:
         self.program.save(self.folder, training, scores)
 
     def run(self) -> int:
-        """Train until the end, a limit or a signal, from the newest checkpoint on.
+        """Train from the newest checkpoint on until the run ends, reaches a limit or gets a signal.
 
-        Returns 0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
+        Return the exit code: 0 when finished, 130 after Ctrl-C and 143 after SIGTERM, when a checkpoint was
+        written.
         """
         loop = TrainingLoop(
             self.state,
@@ -265,7 +273,7 @@ class Trainer:
             option="--name",
         )
         position, world = self.position, self.distributed.world
-        self.threads = position.threads or self.threads  # a run keeps the number that it began with
+        self.threads = position.threads or self.threads  # a resumed run keeps its number of threads
         if loop.is_resumed and position.world != world and not loop.reason_to_stop():
             log.warning("resuming with world %s instead of %s: last bits may differ", world, position.world)
         position.threads, position.world = self.threads, world
