@@ -41,29 +41,30 @@ from runtime.folders import refuse_others
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
 MAX_VIEWS = 32
-"""A model has at most so many: each has its own encoder, and each pair its own term of the loss."""
+"""The most views of a model, because each has its own encoder and each pair its own term of the loss."""
 
 Case = Literal["exact", "backoff", "lower"]
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all", "quickthought"]
 InitRule = Literal["xavier", "bag"]
 Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max"]
-"""How the states of a view's nodes become one vector; the parts between commas are concatenated and divided
-by their number."""
+"""How the states of a view's nodes become one vector: ``root`` is the state of the root, ``mean`` and ``max``
+are taken over all states. ``+`` is a sum; vectors between commas are concatenated and divided by their
+number."""
 
 BUILTIN_FOLDER = Path(__file__).parent / "builtin" / "dep-const-seq-v8"
-"""The encoder in the package."""
+"""The folder of the encoder in the package."""
 DISTIL = "distil:"
-"""A prefix in ``--vectors`` before a sentence encoder's name, which then encodes each word by itself."""
+"""The prefix in ``--vectors`` of a sentence encoder's name; the encoder then encodes each word by itself."""
 BUILTIN_WORDS = "builtin"
-"""In place of a file in ``--vectors``: the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
+"""The value of ``--vectors`` that chooses the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
 BUILTIN = "builtin"
-"""In ``--start``: the encoder in the package."""
+"""The value of ``--start`` that chooses the encoder in the package."""
 NO_VECTORS = NO_START = NO_VIEWS = "none"
-"""In place of a file in ``--vectors``: words are trained from nothing; in ``--start``: all is;
-in ``--views``: the read-out of the start is trained alone."""
+"""With this value of ``--vectors`` words start at random, with this of ``--start`` all weights do, and with
+this of ``--views`` only the read-out of the start is trained."""
 TRAIN = "train"
-"""In place of a file in ``--vectors``: skip-gram vectors are trained on the corpus itself."""
+"""The value of ``--vectors`` that trains skip-gram vectors on the corpus itself."""
 
 
 @configuration
@@ -89,7 +90,7 @@ class TableConfig:
 
     @property
     def min_count(self) -> int:
-        """How often a word must occur to have a vector; once is too seldom where others share buckets."""
+        """How often a word must occur to have a vector: twice, or once if there are no hash buckets."""
         return 2 if self.buckets else 1
 
 
@@ -141,8 +142,8 @@ class MeaningConfig:
     temperature: Positive | None = None
     """Going on from a model: divides cosines of meanings; None: 0.05 on a text, 0.1 on pairs alone."""
     keep: NotNegative | None = None
-    """Going on from a model: weight of 1 - cosine of a sentence's meaning and what it was; None: 20 on a
-    text, 5 on pairs alone."""
+    """Going on from a model: weight of 1 - cosine of a sentence's meaning and its meaning by the start; None:
+    20 on a text, 5 on pairs alone."""
 
 
 @configuration
@@ -158,7 +159,7 @@ class LoopConfig:
     epochs: Epochs | None = None
     """Passes over the corpus; None: 3 from a start on, else 8."""
     max_steps: CountOrNone = 0
-    """Stop after so many; 0: no limit."""
+    """Stop after so many steps; 0: no limit."""
     max_minutes: NotNegative = 0.0
     """Stop after this many minutes; 0: no limit."""
     learning_rate: Positive | None = None
@@ -200,7 +201,9 @@ class SharedConfig:
     """Steps and how they are computed."""
 
     default_epochs: ClassVar[int] = 3
+    """The number of epochs without ``--loop.epochs``."""
     default_rate: ClassVar[float] = 5e-4
+    """The learning rate without ``--loop.learning-rate``."""
 
     @property
     def view_list(self) -> list[str]:
@@ -209,17 +212,17 @@ class SharedConfig:
 
     @property
     def epochs(self) -> int:
-        """The number of passes."""
+        """The number of passes over the corpus."""
         return self.loop.epochs or self.default_epochs
 
     @property
     def learning_rate(self) -> float:
-        """The peak rate."""
+        """The largest learning rate of the schedule."""
         return self.loop.learning_rate or self.default_rate
 
     @property
     def model_name(self) -> str:
-        """The name, by default one of views and preset."""
+        """The name of the model; without ``--name`` it is made of the views and the preset."""
         return self.name or f"{'-'.join(self.view_list)}-{Path(self.preset).stem}"
 
     @property
@@ -234,11 +237,11 @@ class SharedConfig:
 
     @property
     def reads_text(self) -> bool:
-        """Whether it learns from a text, whose trees are ``--trees``."""
+        """Whether the training learns from a text, whose trees are ``--trees``."""
         return True
 
     def check(self) -> None:
-        """Raise a UserError if values do not go together, or if the folder holds something else."""
+        """Raise a UserError if options do not go together, or if the folder holds something else."""
         if Path(self.name).name != self.name or self.name == ".." or not self.name.isprintable():
             raise UserError(f"--name {self.name}: is no plain name; --output says where the model goes")
         if not self.dry_run:
@@ -249,7 +252,7 @@ class SharedConfig:
 
 @configuration
 class ContinueConfig(SharedConfig):
-    """A model goes on: its views and read-out learn from a text, from pairs, or from both."""
+    """Options of training that goes on from a model, on a text, on pairs, or on both."""
 
     start: str = BUILTIN
     """Model to go on from: a folder, builtin, or none, which trains new views (dep,const by default) and
@@ -265,16 +268,16 @@ class ContinueConfig(SharedConfig):
 
     @property
     def model_name(self) -> str:
-        """The name, by default one of start and preset."""
+        """The name of the model; without ``--name`` it is made of the start and the preset."""
         return self.name or f"{Path(self.start).name}-{Path(self.preset).stem}"
 
     @property
     def reads_text(self) -> bool:
-        """Whether it learns from a text, alone or beside pairs."""
+        """Whether the training learns from a text: always, unless it has pairs and no ``--trees``."""
         return self.trees is not None or not self.pairs
 
     def check(self) -> None:
-        """Refuse what any training refuses, a view that is named twice, and pairs that validate none."""
+        """Also raise a UserError if a view is named twice, or if ``--validation`` is given without pairs."""
         super().check()
         if len(set(self.view_list)) < len(self.view_list):
             raise UserError(f"--views {self.views}: names a view twice; name each once")
@@ -284,7 +287,7 @@ class ContinueConfig(SharedConfig):
 
 @configuration
 class NewViewsConfig(SharedConfig):
-    """New views learn from nothing, each by the contrast with the others, as in Simoulin & Crabbé 2021."""
+    """Options of training new views by contrast with each other, as in Simoulin & Crabbé 2021."""
 
     words: Literal["trained", "tuned", "fixed", "both"] | None = None
     """Words are trained from nothing, tuned from --vectors on, or fixed as these; both gives two models,
@@ -312,19 +315,19 @@ class NewViewsConfig(SharedConfig):
 
     @property
     def words_mode(self) -> Literal["trained", "tuned", "fixed", "both"]:
-        """The choice of --words; without it words stay fixed if --vectors names some."""
+        """The choice of ``--words``; by default fixed if ``--vectors`` names vectors, else trained."""
         return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
 
     @property
     def models(self) -> Sequence[Self]:
-        """This, or with ``--words both`` one of trained words and one of fixed ones."""
+        """This configuration, or with ``--words both`` one with trained words and one with fixed words."""
         if self.words_mode != "both":
             return [self]
         modes: tuple[Literal["trained", "fixed"], ...] = ("trained", "fixed")
         return [dataclasses.replace(self, words=mode, output=self.folder, name=mode) for mode in modes]
 
     def check(self) -> None:
-        """Refuse what any training refuses, and views or words that cannot be trained."""
+        """Also raise a UserError for views or words that cannot be trained."""
         super().check()
         if not 2 <= len(self.view_list) <= MAX_VIEWS:
             views = f"--views {self.views[:80]}: {len(self.view_list)} of them"
@@ -333,7 +336,7 @@ class NewViewsConfig(SharedConfig):
             raise UserError(
                 f"--encoder.dim {self.encoder.dim}: must be even for seq (half for each direction)"
             )
-        # Before any work: both and expand would look for the file after hours of training.
+        # Checked here, because --words both and --table.expand open the file after hours of training.
         needs_vectors = self.words_mode != "trained" or self.table.expand
         is_file = self.vectors not in (BUILTIN_WORDS, TRAIN) and not self.vectors.startswith(DISTIL)
         if needs_vectors and is_file and (self.vectors == NO_VECTORS or not Path(self.vectors).exists()):
@@ -397,7 +400,10 @@ def _values(options: object, config_type: type) -> dict[str, Any]:
 
 
 def preset_options(name: str) -> TrainConfig:
-    """Return the options of a preset, as :func:`preset` takes them."""
+    """Return the options of ``laptop``, ``paper``, ``gpu`` or of a TOML file, as on the command line.
+
+    A UserError names a preset or file that does not exist, and a value that is wrong.
+    """
     values: dict[str, Any] = {}
     if name != LAPTOP:
         path = PRESETS.get(name, Path(name))
@@ -418,24 +424,31 @@ def preset(name: str, **changes: Any) -> ProgramConfig:
     ``laptop`` goes on from a model, unless ``start="none"`` is given; ``paper`` and ``gpu`` train new views.
     A TOML file has the options that differ from ``laptop``'s. A UserError names a preset or file that does
     not exist, and a value that is wrong.
+
+        config = preset("laptop", start="none", views="dep,const", trees=Path("runs/trees/books"))
+        multiview.train.main(config)
+
+    Args:
+        name: ``laptop``, ``paper``, ``gpu``, or the path of a TOML file.
+        changes: values of options by field name, such as ``loop=LoopConfig(batch=100)``.
     """
     return dataclasses.replace(preset_options(name), **changes).resolve()
 
 
 def recorded_config(values: object, *, where: Path | str) -> ProgramConfig:
-    """Rebuild the configuration that a model's folder records; a UserError names what is wrong in it."""
+    """Return the configuration that a model folder records; a UserError names a value that is wrong."""
     has_start = isinstance(values, dict) and "start" in values
     program: type[ProgramConfig] = ContinueConfig if has_start else NewViewsConfig
     return config_from_json(program, values, where=where)
 
 
 FREE_TO_CHANGE = ("preset", "trees", "name", "output", "dry-run", "device", "queries", "loop.max-minutes")
-"""Options that do not change what the weights become, and the time limit: a resumed run may change them."""
+"""The options that a resumed run may change: those that do not change the weights, and the time limit."""
 
 
 def options_of(config: SharedConfig) -> dict[str, Any]:
-    """Return every value, as JSON, by its name on the command line, without the dashes in front."""
-    options: dict[str, Any] = {"start": NO_START}  # unless it has one
+    """Return the value of every option, as JSON, by its name on the command line without the dashes."""
+    options: dict[str, Any] = {"start": NO_START}  # replaced if the configuration has a start
     for name, value in config_to_json(config).items():
         if isinstance(value, dict):
             options |= {f"{name}.{option}": option_value for option, option_value in value.items()}
@@ -445,5 +458,5 @@ def options_of(config: SharedConfig) -> dict[str, Any]:
 
 
 def decisive_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return as text the options that determine the weights; a run that resumes must have the same."""
+    """Return the options that decide the weights, as text; a resumed run must have the same."""
     return {name: str(value) for name, value in options.items() if name not in FREE_TO_CHANGE}

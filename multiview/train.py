@@ -7,12 +7,14 @@
 
 By default all views of ``builtin`` and its read-out are trained further, by contrast with a sentence's
 neighbours. ``--start none``, and the presets ``paper`` and ``gpu``, begin with new weights, as in Simoulin &
-Crabbé 2021, sections 3 and 4. In: a tree cache written by
-``python -m parsing.run``, or ``--pairs``. Out:
-``runs/models/NAME/``: the model (of least loss on the validation set, of graded pairs alone of the best
-ranking, the start included), ``log.jsonl``, ``curves.png`` and checkpoints. The same command resumes a run.
-Exit codes: 0 done, 2 bad input or a loss that is not finite, 130 or 143 stopped by Ctrl-C or SIGTERM after a
-checkpoint, 1 a bug.
+Crabbé 2021, sections 3 and 4.
+
+Input: a tree cache written by ``python -m parsing.run``, ``--pairs``, or both. Output: the folder
+``runs/models/NAME/`` with the model, ``log.jsonl``, ``curves.png`` and checkpoints. The model has the weights
+with the least loss on the held-out sentences or, if it learns from graded pairs alone, those whose cosines
+rank the held-out pairs best; these may be the weights before the first step. The same command resumes an
+interrupted run. Exit codes: 0 done, 2 bad input or a loss that is not finite, 130 or 143 stopped by Ctrl-C or
+SIGTERM after a checkpoint, 1 a bug.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from multiview.words.vectors import WordVectors
 
 CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
-"""Steps of a dry run, of which two are enough after so many seconds."""
+"""A dry run measures so many steps; after so many seconds it stops as soon as it has two."""
 
 
 def main(options: TrainConfig | ProgramConfig) -> int:
@@ -74,7 +76,11 @@ def main(options: TrainConfig | ProgramConfig) -> int:
 
 @contextlib.contextmanager
 def join_processes(config: ProgramConfig) -> Iterator[tuple[ProgramConfig, DistributedContext]]:
-    """Join the processes of torchrun; yield the configuration with as many segments a step, or a multiple."""
+    """Join the processes of torchrun; yield the configuration for them, and the joined processes.
+
+    Without ``--loop.segments`` a step then has one segment for each process. A number of segments that is not
+    a multiple of the processes is a UserError.
+    """
     from multiview.training.gradient import DistributedContext
 
     with contextlib.closing(DistributedContext.from_environment(config.device)) as distributed:
@@ -87,25 +93,26 @@ def join_processes(config: ProgramConfig) -> Iterator[tuple[ProgramConfig, Distr
 
 
 def train(config: ProgramConfig, distributed: DistributedContext) -> int:
-    """Train the model, or both of them, in a folder that no other run writes to."""
+    """Train the model, or both models of ``--words both``, in a locked folder; return the exit code."""
     models, writes = config.models, distributed.is_first and not config.dry_run
     with lock_folder(config.folder, option="--name or --output") if writes else contextlib.nullcontext():
         for model in models:
             code = train_one(model, distributed)
-            if config.dry_run and len(models) > 1:  # that of fixed vectors takes less time, and writes them
+            # A dry run of the other model would convert its fixed vectors, and write them to a file.
+            if config.dry_run and len(models) > 1:
                 print("two models   this is the one of trained words; the other takes at most as long")
             if code or config.dry_run:
                 return code
         if len(models) > 1 and distributed.is_first:
-            # One reading of the paper's 4,800 dimensions, which it does not explain: 2 models x 2 views.
+            # The paper's 4,800 dimensions, which it does not explain, may be those of 2 models x 2 views.
             both = "+".join(str(model.folder) for model in models)
             print(f"model      {both}, the name of both side by side")
         return 0
 
 
 def train_one(config: ProgramConfig, distributed: DistributedContext) -> int:
-    """Train one model, or resume an interrupted run."""
-    # Read now, since what is bad would be found only after hours of training.
+    """Train one model, or resume its interrupted run; return the exit code."""
+    # Before training, because a bad file would otherwise be found only after hours.
     queries = None if config.queries is None else read_queries(config.queries)
     trainer = open_trainer(config, distributed)
     if config.dry_run:
@@ -142,7 +149,10 @@ def open_trainer(config: ProgramConfig, distributed: DistributedContext | None =
 
 
 def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
-    """Add the new words, once; record the time, draw the curves, and print the result of the run."""
+    """Complete the model folder after a run, and print the result of the run.
+
+    The words of ``new_words`` are added unless they were before; the time is recorded and the curves drawn.
+    """
     from multiview.folder.files import TIME
     from multiview.model import MultiViewEncoder
 
@@ -166,7 +176,10 @@ def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
 
 
 def report_queries(queries: QuerySet, names: Sequence[str]) -> None:
-    """Print how well models search, beside lexical search."""
+    """Print how well each model, and lexical search, finds the relevant sentences of the queries.
+
+    ``names`` are model folders, or ``builtin``.
+    """
     from multiview.model import MultiViewEncoder
 
     encoders = {name: MultiViewEncoder.load(name) for name in names}
@@ -179,7 +192,10 @@ def report_queries(queries: QuerySet, names: Sequence[str]) -> None:
 
 
 def estimate_on_sample(config: NewViewsConfig, problems: str) -> None:
-    """Print what the paper's training would cost here, by parsing and training on a sample of books."""
+    """Print what the paper's training would cost on this machine, from a sample of books.
+
+    ``problems``, the reasons why the training itself cannot run here, are printed first.
+    """
     from corpora.registry import open_corpus
     from parsing.pipeline.driver import Worker, run_corpus
     from parsing.text_parser import load
@@ -206,10 +222,14 @@ def estimate_on_sample(config: NewViewsConfig, problems: str) -> None:
 def dry_run(
     config: ProgramConfig, trainer: Trainer, facts: Mapping[str, str] | None = None, table_size: int = 0
 ) -> None:
-    """Print what a run would do and how long it would take, from a few real steps; write nothing.
+    """Print how large a run would be and how long it would take, from a few real steps; write no model.
 
-    With ``facts``, lines to print in place of that on the cache, it is scaled up to the paper's data, of
-    which each table has ``table_size`` words.
+    Args:
+        config: the configuration of the run, which is printed as well.
+        trainer: takes the steps.
+        facts: lines to print in place of the line on the cache. If they are given, time and memory are scaled
+            up to the paper's data.
+        table_size: the words of each word table with the paper's data.
     """
     import torch
 
@@ -221,9 +241,11 @@ def dry_run(
     parameters = sum(parameter.numel() for parameter in network.parameters())
     if facts:
         steps = config.epochs * PAPER_SENTENCES / sentences
-        rows_not_in_sample = sum((table_size - len(table)) * table.shape[1] for table in network.words.tables)
-        parameters += rows_not_in_sample
-        memory_bytes += 16 * rows_not_in_sample  # float32: the weight, its gradient and two moments
+        numbers_not_in_sample = sum(
+            (table_size - len(table)) * table.shape[1] for table in network.words.tables
+        )
+        parameters += numbers_not_in_sample
+        memory_bytes += 16 * numbers_not_in_sample  # in float32 a weight, its gradient and two moments
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * steps_per_s)
     trees, held_out = trainer.program.trees, trainer.program.parts[0].held_out
@@ -247,7 +269,7 @@ def dry_run(
 
 
 def calibrate(trainer: Trainer) -> tuple[float, int]:
-    """Take a few steps; return steps per second, and the sentences of the largest step."""
+    """Take a few steps; return the number of steps per second, and the sentences of the largest step."""
     from runtime.device import torch_threads
     from runtime.training_step import read_metrics
 
@@ -257,33 +279,39 @@ def calibrate(trainer: Trainer) -> tuple[float, int]:
     with torch_threads(trainer.threads), progress(total=len(jobs), description="calibration") as bar:
         for number, step in enumerate(trainer.steps.stream(jobs), start=1):
             began = time.perf_counter()
-            # Read, since the rate is that of work done, not of work queued.
+            # Reading the metrics waits for the device, so that the time is that of the work itself.
             read_metrics([trainer.step(trainer.position, step)], number, "--name")
             seconds.append(time.perf_counter() - began)
             sentences.append(step.sentences)
             bar.update(1)
             if len(seconds) > 1 and sum(seconds) > CALIBRATION_S:
                 break
-    return 1 / median(seconds[1:] or seconds), max(sentences)  # the first step compiles
+    return 1 / median(seconds[1:] or seconds), max(sentences)  # without the first step, which compiles
 
 
 def plot_curves(folder: Path) -> None:
-    """Draw ``curves.png`` (needs matplotlib): the loss, and retrieval per pair of views and of the model."""
+    """Draw ``curves.png`` from the log of a run: the loss, and how often neighbours are found.
+
+    A MissingExtraError if matplotlib is not installed.
+    """
     with extra("report"):
         from matplotlib.figure import Figure
 
     from runtime.training_loop import read_log
 
     lines = read_log(folder / "log.jsonl")
-    train = [line for line in lines if line["kind"] == "train"]
+    training = [line for line in lines if line["kind"] == "train"]
     validation = [line for line in lines if "recall@1" in line]
     figure = Figure(figsize=(10, 4), layout="constrained")
     loss_axis, retrieval_axis = figure.subplots(1, 2)
     loss_axis.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
     title = "nearest is a neighbour (validation)"
     retrieval_axis.set(xlabel="step", ylabel="fraction of sentences", title=title)
-    curves = [(loss_axis, train, "loss", "train", "-"), (loss_axis, validation, "loss", "validation", "o-")]
-    rows_of_retrieval = validation or train
+    curves = [
+        (loss_axis, training, "loss", "train", "-"),
+        (loss_axis, validation, "loss", "validation", "o-"),
+    ]
+    rows_of_retrieval = validation or training
     for name in rows_of_retrieval[-1] if rows_of_retrieval else ():
         if "@1" in name:
             curves.append((retrieval_axis, rows_of_retrieval, name, name, "o-"))

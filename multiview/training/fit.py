@@ -1,10 +1,13 @@
-"""Fit a read-out to another encoder's vectors or to neighbours, compare it on text held out, and store it.
+"""Fits a read-out to a teacher's vectors or to neighbours, compares it on held-out sentences, and stores it.
 
-:class:`Moments` fits it in closed form, from sums over the sentences: by ridge regression to a teacher's
-vectors, rotated to the principal components of the predictions, so that the first k numbers are the best k;
-or, without a teacher, to the directions in which neighbours agree most (Hotelling 1936). The components are
-of the second moment, since cosines are taken about the origin. A model with a read-out leaves out of its
-features the numbers that the others predict best, one at a time, so that one of two equal ones stays.
+:class:`Moments` fits a read-out in closed form, from sums over the sentences. With a teacher the read-out is
+a ridge regression to the teacher's vectors, rotated to the principal components of the predictions, so that
+the first k numbers of a meaning are the best k. These are components of the second moment and not of the
+covariance, because cosines are taken about the origin. Without a teacher the read-out is the directions in
+which neighbours agree most (canonical correlation, Hotelling 1936).
+
+A model with a read-out leaves redundant numbers out of its features: those that the other numbers predict
+best, removed one at a time, so that of two equal numbers one stays.
 
 Legend of dimension suffixes: N sentences of a cache, H held out, B of a batch, C of a chunk, D numbers of all
 views, T of the teacher, K of the read-out.
@@ -42,27 +45,30 @@ Numbers = NDArray[np.floating]
 BATCH = 2048
 """Sentences encoded and added up at a time."""
 HELD_OUT = 4000
-"""Sentences held out at most, in whole documents: half choose the strength, half are reported."""
+"""The most sentences that are held out, in whole documents. One half chooses the strength of the ridge, the
+scores on the other half are printed."""
 MIN_SENTENCES = 20
-"""Fewest sentences of a held-out block. One block alone both chooses the strength and is reported."""
+"""The fewest sentences of a held-out range. If there is only one range, the strength is chosen on it and the
+scores on it are printed, too."""
 FITTED = -1
-"""In place of the number of a held-out block: a sentence that is fitted to."""
+"""The block number of a sentence that the read-out is fitted to, and that is in no held-out block."""
 
 
 class Moments:
-    """Sums over any number of sentences, from which read-outs and scales are made: D (D + T) numbers.
+    """Sums over any number of sentences, of D (D + T) numbers, from which read-outs and scales are computed.
 
-    ``of_neighbours`` says that pairs of neighbours are added, both ways, in place of a teacher's vectors.
+    With ``of_neighbours`` the y of a sentence is its neighbour's x, so T = D, and each pair of neighbours is
+    added in both orders; without, y is the teacher's vector.
     """
 
     def __init__(self, *, of_neighbours: bool = False) -> None:
         self.of_neighbours = of_neighbours
         self.count = 0
         self.sums: list[NDArray[np.float64]] = []
-        """Σ x [D], Σ y [T], XᵀX [D, D], XᵀY [D, T]."""
+        """Σ x [D], Σ y [T], XᵀX [D, D] and XᵀY [D, T]; empty before the first sentence."""
 
     def add(self, x_BD: Numbers, y_BT: Numbers) -> None:
-        """Count sentences with the views' vectors x and the teacher's y."""
+        """Add sentences to the sums, by the views' vectors x and the teacher's or the neighbours' y."""
         x, y = x_BD.astype(np.float64), y_BT.astype(np.float64)
         terms = [x.sum(axis=0), y.sum(axis=0), x.T @ x, x.T @ y]
         self.sums = self.sums or [np.zeros_like(term) for term in terms]
@@ -71,14 +77,19 @@ class Moments:
         self.count += len(x)
 
     def _means(self) -> list[NDArray[np.float64]]:
+        """Return the sums, each divided by the number of sentences."""
         return [total / max(self.count, 1) for total in self.sums]
 
     def scale(self, features: int, origin: str = "") -> Scale:
-        """Return mean and deviation of each number; all but ``features`` of them are left out."""
+        """Return the scale of features: mean and deviation of each number of the views.
+
+        All but ``features`` of the numbers are left out, by an infinite deviation. ``origin`` says which text
+        the scale was measured on.
+        """
         x_D, _, xx_DD, _ = self._means()
         square_D = torch.from_numpy(np.diag(xx_DD).copy())
         deviation_D = deviations(torch.from_numpy(x_D), square_D).numpy()
-        divisor_D = np.where(deviation_D > 0, deviation_D, np.inf)  # a constant is correlated with nothing
+        divisor_D = np.where(deviation_D > 0, deviation_D, np.inf)  # makes a constant's correlations 0
         correlation_DD = (xx_DD - np.outer(x_D, x_D)) / np.outer(divisor_D, divisor_D)
         correlation_DD[np.diag_indices_from(correlation_DD)] += 1e-4
         excess = max(len(x_D) - features, 0)
@@ -86,12 +97,13 @@ class Moments:
         return Scale(_tensor(x_D), _tensor(deviation_D), origin)
 
     def fit(self, strength: float, dim: int, origin: str = "") -> Readout:
-        """Fit the read-out of K = ``dim`` numbers with a ridge of ``strength`` s > 0.
+        """Return the read-out x W + b of K = ``dim`` numbers, fitted with a ridge of ``strength`` s > 0.
 
-        C and C_xy are covariances, v is the mean variance of the D numbers of x, so that s does not depend on
-        their scale. With a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first K principal
-        components. Of neighbours W are canonical directions, C_xy w = ρ (C + s v I) w, and b = -x̄ W. An x
-        that is the same for all sentences is a UserError, and so is a teacher of fewer than ``dim`` numbers.
+        C is the covariance of x, C_xy that of x and y, and v the mean variance of the D numbers of x, so that
+        s does not depend on their scale. With a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, both rotated
+        to the first K principal components of the predictions. With neighbours the columns w of W solve
+        C_xy w = ρ (C + s v I) w for the K largest ρ, times √ρ, and b = -x̄ W. It is a UserError if x is the
+        same for all sentences, or if the teacher has fewer than ``dim`` numbers.
         """
         x_D, y_T, xx_DD, xy_DT = self._means()
         if dim > len(y_T):
@@ -99,7 +111,7 @@ class Moments:
         xx_DD -= np.outer(x_D, x_D)
         xy_DT -= np.outer(x_D, x_D if self.of_neighbours else y_T)
         variance = float(np.trace(xx_DD)) / len(x_D)
-        if variance <= 1e-12 * float(np.mean(x_D**2)):  # but for rounding
+        if variance <= 1e-12 * float(np.mean(x_D**2)):  # zero, up to rounding
             raise UserError("a read-out: the views give every sentence the same vector")
         xx_DD[np.diag_indices_from(xx_DD)] += strength * variance
         if self.of_neighbours:
@@ -118,28 +130,33 @@ class Moments:
 
 
 def _most_predictable_first(correlation_DD: Numbers) -> NDArray[np.integer]:
-    """Order numbers so that each is the one that those after it predict best.
+    """Return the D numbers in the order of their removal: each is the one that those after it predict best.
 
-    On the diagonal of the inverse stands 1 / (1 - R²). To leave a number out is a step of Cholesky's
-    decomposition of the inverse, and pivoting takes the largest of those that are left.
+    The diagonal of the inverse correlation is 1 / (1 - R²), where R² says how well the other numbers predict
+    a number. To remove a number is a step of the Cholesky decomposition of the inverse, in which pivoting
+    takes the largest diagonal element that is left.
     """
     return np.asarray(lapack.dpstrf(np.linalg.inv(correlation_DD))[1] - 1)
 
 
 def _tensor(array: Numbers) -> Tensor:
+    """Return an array as a float32 tensor."""
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
 @dataclass(frozen=True)
 class Block:
-    """Sentences of held-out documents: their rows in the cache [H], and the vectors of their views [H, D]."""
+    """Held-out sentences: their rows in the cache [H], and the vectors of all views side by side [H, D]."""
 
     rows: NDArray[np.int64]
     views_HD: Tensor
 
 
 class Target:
-    """What a read-out is fitted to give for a sentence: a teacher's vector, or its neighbours' vectors."""
+    """What a read-out is fitted to: the teacher's vectors or, without a teacher, neighbouring sentences.
+
+    ``teacher`` is a ``.npy`` file with a vector for each sentence of ``cache``.
+    """
 
     def __init__(self, cache: TreeCache, teacher: Path | None) -> None:
         offsets = np.asarray(cache.documents())
@@ -147,13 +164,16 @@ class Target:
         self.vectors_NT = None if teacher is None else open_teacher(teacher, cache)
         self.moments = Moments(of_neighbours=teacher is None)
         self.sentence_count = 0
-        """Sentences added so far; each counts once, however many neighbours it has."""
+        """The number of sentences added so far; each counts once, however many neighbours it has."""
         self.name = "neighbours" if teacher is None else teacher.name
         self.measure = "recall@1 of neighbours" if teacher is None else "rank correlation"
         self.fit_measure = self.measure if teacher is None else "cosine with the teacher"
 
     def add(self, rows: NDArray[np.int64], x_BD: NDArray[np.float32]) -> None:
-        """Add sentences to the moments, by their rows in ascending order, with the vectors of their views."""
+        """Add sentences to the moments: their rows in the cache, ascending, and the vectors of their views.
+
+        Without a teacher only a sentence whose neighbour is among them is added.
+        """
         if self.vectors_NT is not None:
             self.sentence_count += len(rows)
             self.moments.add(x_BD, self._unit_teacher_vectors(rows).numpy())
@@ -167,7 +187,7 @@ class Target:
         self.moments.add(x_BD[right], x_BD[left])
 
     def fit_score(self, readout: Readout, block: Block) -> float:
-        """Return the mean cosine with the teacher's vectors, or how often the nearest is a neighbour."""
+        """Return how well a read-out fits a block: its mean cosine with the teacher's vectors or recall@1."""
         meaning_HK = readout(block.views_HD)
         if readout.axes_TK is None:
             return self.score(meaning_HK, block.rows)
@@ -175,7 +195,11 @@ class Target:
         return float((meaning_HK * teacher_HK).sum(dim=1).mean())
 
     def score(self, vectors_BK: Tensor, rows: NDArray[np.int64]) -> float:
-        """Return Spearman's correlation with the teacher's cosines, or how often a neighbour is nearest."""
+        """Return how well vectors [B, K] of some sentences compare them.
+
+        With a teacher that is Spearman's correlation of the cosines of all pairs with the teacher's cosines,
+        without one recall@1: how often the nearest sentence is a neighbour. ``rows`` are those in the cache.
+        """
         if self.vectors_NT is None:
             usable = np.ones(len(rows), bool)
             return neighbour_recall(vectors_BK, Positions(rows, self.document_N[rows], usable))
@@ -187,15 +211,16 @@ class Target:
         return float(spearmanr(*cosines_of_pairs).statistic)
 
     def _unit_teacher_vectors(self, rows: NDArray[np.int64]) -> Tensor:
-        """Return the teacher's vectors [B, T], each at length 1."""
+        """Return the teacher's vectors of some rows of the cache, [B, T], each at length 1."""
         assert self.vectors_NT is not None
         return normalize_rows(torch.from_numpy(np.asarray(self.vectors_NT[rows], np.float32)))
 
 
 def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> list[Block]:
-    """Encode a cache once: count what is fitted to, and return one or two blocks that are held out of it.
+    """Encode all sentences of a cache, add most of them to ``target``, and return the held-out rest.
 
-    A cache of too few documents to hold some out, or of none with two sentences, is a UserError.
+    The rest is two blocks, or one if the cache is small. It is a UserError if the cache has too few documents
+    to hold some out, or no sentence to fit to.
     """
     spans = Split.of(np.asarray(cache.documents()), HELD_OUT, MIN_SENTENCES).validation
     if not spans:
@@ -206,7 +231,7 @@ def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> li
     held_out_parts: list[list[NDArray[np.float32]]] = [[] for _ in spans[:2]]
     batches = encoder.reader.batches(None, encoder.requires_of(), cache, BATCH)
     with torch.inference_mode(), progress(total=len(cache), description="encode") as bar:
-        # Batches are of like length; all those of a chunk together have its neighbours side by side.
+        # A batch has sentences of similar length; neighbours come together again in the sorted chunk.
         for _, chunk in groupby(batches, lambda batch: batch[0][0] // CHUNK_SENTENCES):
             rows_and_vectors = [(rows, encoder.vectors(batch).cpu().numpy()) for rows, batch in chunk]
             rows, x_CD = map(np.concatenate, zip(*rows_and_vectors, strict=True))
@@ -229,7 +254,15 @@ def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> li
 
 
 def best_readout(target: Target, block: Block, strengths: Sequence[float], dim: int, text: str) -> Readout:
-    """Return the read-out to ``dim`` numbers of the strength that does best on a block of this text."""
+    """Fit a read-out for each strength; return the one with the best score on a held-out block.
+
+    Args:
+        target: what to fit to, with all sentences added.
+        block: held-out sentences.
+        strengths: the strengths of the ridge to choose from.
+        dim: K, the size of the read-out.
+        text: the name of the text, for the record of what the read-out was fitted to.
+    """
     readouts, scores = [], []
     for strength in strengths:
         origin = f"{target.name} over {target.sentence_count:,} sentences of {text}, strength {strength:g}"
@@ -240,7 +273,10 @@ def best_readout(target: Target, block: Block, strengths: Sequence[float], dim: 
 
 
 def compare(old: Readout | None, new: Readout, target: Target, block: Block) -> tuple[float, float]:
-    """Print how a block's vectors do before and after, and return both scores."""
+    """Print the scores of a block's vectors by the old and the new read-out, and return both scores.
+
+    Without an old read-out, the old vectors are the views side by side.
+    """
     before = block.views_HD if old is None else old.cpu()(block.views_HD)
     scores = []
     for name, vectors in (("before", before), ("after ", new(block.views_HD))):
@@ -252,13 +288,20 @@ def compare(old: Readout | None, new: Readout, target: Target, block: Block) -> 
 def store_readout(
     source: Path, target: Path, readout: Readout, scale: Scale, card: str, structure: float | None = None
 ) -> None:
-    """Write a model with another read-out in one step; everything else stays as it is stored, compact or not.
+    """Write a copy of a model with another read-out and scale, in one step.
 
-    ``target`` may be the model's own folder; the caller holds its lock. ``card`` is the new README.md.
-    Without ``structure``, λ stays. A folder that is damaged is a UserError.
+    All other weights stay as they are stored, compact or not. A damaged folder is a UserError.
+
+    Args:
+        source: the folder of the model.
+        target: the folder to write, whose lock the caller holds; it may be ``source``.
+        readout: the new read-out.
+        scale: the new scale of features.
+        card: the new README.md.
+        structure: the new default λ; None keeps that of the model.
     """
     record = model_record(source)
-    load_model(source)  # checks all files
+    load_model(source)  # only to check all files
     new_modules = nn.ModuleDict({"readout": readout, "scale": scale})
     new_tensors = {name: value.cpu() for name, value in new_modules.state_dict().items()}
     if record.storage == "compact":
@@ -279,5 +322,5 @@ def store_readout(
         if structure is not None:
             values["structure"] = structure
         write_record(new / "config.json", values, record.files)
-        copy_card(folder, new)  # and the seconds of its training
+        copy_card(folder, new)  # for the seconds of its training; the card is replaced at once
         write_card(new, card)
