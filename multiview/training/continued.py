@@ -178,6 +178,11 @@ def _choose_views(config: ContinueConfig, start: ViewStack) -> tuple[list[str], 
     new_views = [view for view in chosen if view not in own_views]
     if new_views and start.words.tables:
         raise UserError(f"--views {config.views}: {new_views[0]} can join a start of fixed words only")
+    if new_views and start.readout is None:  # its meanings would be longer than those they are held to
+        raise UserError(
+            f"--views {config.views}: {new_views[0]} can join a start with a read-out only; fit one by "
+            "python -m multiview.readout"
+        )
     position = len(trained_views(own_views))
     views = [*own_views[:position], *new_views, *own_views[position:]]
     return views, [view for view in views if view in chosen]

@@ -255,6 +255,11 @@ def test_what_cannot_be_gone_on_from(
             f"--start={start.parent}/models/views",
             "--views=none",
         ],
+        "--views dep,seq: seq can join a start with a read-out only": [
+            trees,
+            f"--start={start.parent}/models/views",
+            "--views=dep,seq",
+        ],
         "--views dep,dep: names a view twice": [trees, on, "--views=dep,dep"],
         "--encoder.dim 64: is of new views, --start builtin has its own; give --start none": [
             *(trees, "--encoder.dim=64")
