@@ -427,10 +427,6 @@ def preset(name: str, **changes: Any) -> ProgramConfig:
 
         config = preset("laptop", start="none", views="dep,const", trees=Path("runs/trees/books"))
         multiview.train.main(config)
-
-    Args:
-        name: ``laptop``, ``paper``, ``gpu``, or the path of a TOML file.
-        changes: values of options by field name, such as ``loop=LoopConfig(batch=100)``.
     """
     return dataclasses.replace(preset_options(name), **changes).resolve()
 

@@ -1,11 +1,13 @@
-"""Holds the words of a model and their vectors, for training, inference and storage.
+"""The words of a model and their vectors, for training, inference and storage.
 
-Row 0 of a table is the unknown word, rows 1 to W are the words by falling frequency, and then come the hash
-buckets. A word that is not listed backs off to its case variants, then to a hash bucket if there are any,
-then to the unknown word, which has a vector like any other.
+Row 0 of a table is the unknown word. The next rows are the words of the vocabulary, most frequent first, and
+the last rows are the hash buckets. A word that is not in the vocabulary has the row of one of its case
+variants, or else that of a hash bucket if there are any, or else that of the unknown word, which has a vector
+like any other.
 
-``trained``: one table per view; the tables are parameters of the network. ``fixed``: pre-trained vectors for
-all views, memory-mapped; only the rows of a batch are copied to the device.
+Word vectors have one of two modes. ``trained``: there is one table per view, a parameter of the network.
+``fixed``: all views read the same pre-trained vectors, which are memory-mapped; only the rows of a batch are
+copied to the device.
 
 Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-vector size.
 """
@@ -35,25 +37,29 @@ from runtime.process import cached_property, state_without
 UNKNOWN_ROW = 0
 VOCABULARY = "vocab.txt"
 HASH_BUCKETS = 50_000
-"""Buckets of a table that lists no words."""
+"""The number of hash buckets of a table without a vocabulary."""
 MEAN_WORDS = 50_000
-"""With fixed vectors, the unknown word has the mean vector of this many most frequent words."""
+"""The unknown word of fixed vectors has the mean vector of so many words, the most frequent ones."""
 BUCKET_LENGTH = 0.3
-"""A hash bucket of fixed vectors is the unknown word plus a random vector, this part of their length.
-
-With the mean alone, two unknown names are the same word; with more, classifiers read less of the others."""
+"""A hash bucket of fixed vectors has the unknown word's vector plus a random vector. This is the random
+vector's length, as a share of the words' mean length. With a share of 0 two unknown names would be the same
+word; with a larger one classifiers learn less from the known words of a sentence."""
 MAX_BUCKET_NUMBERS = 2**28
-"""Largest size of all hash buckets of fixed vectors, which are not stored: config.json may ask for any."""
+"""The most numbers that the hash buckets of fixed vectors may have. They are computed and not stored, so a
+damaged config.json could ask for any number."""
 SIF_A = 1e-3
-"""a of smooth inverse frequency a / (a + p(w)) (Arora et al. 2017)."""
+"""The constant a of smooth inverse frequency, a / (a + p(w)) (Arora et al. 2017)."""
 
 
 class Vocabulary:
-    """Maps word types to table rows.
+    """The map from word types to rows of a word table.
 
-    ``words`` are distinct, most frequent first. Others go to hash ``buckets``; with 0, they become the
-    unknown word. ``case`` is ``exact``: as written only; ``backoff``: as written, then lower, Capitalised,
-    UPPER; or ``lower``: the words are lower case, and every type is lower-cased first.
+    Args:
+        words: the words with rows of their own, most frequent first. A word that is listed twice is a
+            UserError.
+        buckets: the number of hash buckets for all other words; with 0 they become the unknown word.
+        case: how a type is looked up. ``exact``: as it is written. ``backoff``: as it is written, then in
+            lower case, Capitalised and in UPPER case. ``lower``: in lower case, as all ``words`` are.
     """
 
     def __init__(self, words: Sequence[str], *, buckets: int = 0, case: Case = "backoff") -> None:
@@ -70,7 +76,7 @@ class Vocabulary:
 
     @property
     def row_count(self) -> int:
-        """Number of table rows: the unknown word, the words, the buckets."""
+        """The number of table rows: the unknown word, the words and the hash buckets."""
         return 1 + len(self.words) + self.buckets
 
     def row(self, word: str) -> int:
@@ -98,7 +104,8 @@ class Vocabulary:
 def corpus_words(counts: Mapping[str, int], config: TableConfig) -> tuple[list[str], NDArray[np.int64]]:
     """Return the most frequent words of a corpus and their counts [W]; ties are in alphabetical order.
 
-    Words with a line break or a lone surrogate are left out: ``vocab.txt`` cannot hold them.
+    ``counts`` are those of the word types. Words with a line break or a lone surrogate are left out, because
+    ``vocab.txt`` cannot hold them.
     """
     totals: Counter[str] = Counter()
     for word, count in counts.items():
@@ -113,8 +120,8 @@ def corpus_words(counts: Mapping[str, int], config: TableConfig) -> tuple[list[s
 def sif_weights(counts: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
     """Return the smooth inverse frequency a / (a + p(w)) of each table row, float32 [rows].
 
-    ``counts`` [W] are those of the words. Rows without a count (the unknown word, hash buckets) stand for
-    rare words and have weight 1.
+    ``counts`` are those of the words, which have rows from 1 on. The rows of the unknown word and of the hash
+    buckets stand for rare words and have weight 1.
     """
     weight = np.ones(rows, dtype=np.float32)
     weight[1 : 1 + len(counts)] = SIF_A / (SIF_A + counts / max(int(counts.sum()), 1))
@@ -123,33 +130,36 @@ def sif_weights(counts: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
 
 @configuration
 class WordsRecord:
-    """The words as a model's config.json describes them; the words themselves are in vocab.txt."""
+    """What a model's config.json says about its words, which are listed in vocab.txt."""
 
     mode: Literal["trained", "fixed"]
     dim: Count
     buckets: CountOrNone
     case: Case
     expanded: CountOrNone = 0
-    """The last so many words of vocab.txt have no row in the trained tables, but one of vectors.npy."""
+    """How many words, the last of vocab.txt, have no row in the trained tables, but one in vectors.npy."""
 
     @property
     def files(self) -> list[str]:
-        """Names of the files in a model folder that hold its words, besides the weights."""
+        """The names of the files in a model folder that hold its words, besides the weights."""
         return [VOCABULARY, VECTORS] if self.mode == "fixed" or self.expanded else [VOCABULARY]
 
 
 @dataclass(frozen=True)
 class PackedVectors:
-    """Fixed vectors of 4 bits a number. Only rows that are read become float32; all of them take 0.1 s."""
+    """Fixed vectors of 4 bits a number, of which an index returns rows in float32.
+
+    All rows of the encoder in the package take 0.1 s to unpack.
+    """
 
     pairs: NDArray[np.uint8]
-    """[W, E / 2], two numbers plus 8, the first in the lower half."""
+    """[W, E / 2], two numbers in each byte, the first in its lower half; 8 is added to each number."""
     scale: Float
-    """[W, 1], a factor for each row."""
+    """[W, 1], the factor of the numbers of each row."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """W and E."""
+        """The numbers of rows, W, and of numbers in a row, E."""
         return len(self.pairs), 2 * self.pairs.shape[1]
 
     def __getitem__(self, rows: NDArray[np.integer] | slice) -> Float:
@@ -164,32 +174,38 @@ FixedVectors = Float | PackedVectors
 def _without_words(
     table_rows: NDArray[np.integer], first: int, count: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Tell which rows are the ``count`` words from ``first`` on; return rows [U] in a table without these."""
+    """Return which rows are the ``count`` ones from ``first`` on, and the rows in a table without these.
+
+    Both are [U]. In that table one of these rows becomes the unknown word's.
+    """
     is_left_out = (table_rows >= first) & (table_rows < first + count)
     other_rows = np.where(table_rows < first, table_rows, table_rows - count)
     return is_left_out, np.where(is_left_out, UNKNOWN_ROW, other_rows).astype(np.int64)
 
 
 class WordTable(nn.Module):
-    """Vocabulary and word vectors, of size E = ``dim``, of a model.
+    """The vocabulary and the word vectors of a model.
 
-    It has ``views`` trained tables, one per view, or none with ``fixed_vectors`` [W, E], which are in the
-    order of the vocabulary.
+    Args:
+        vocabulary: the words, in the order of the rows.
+        dim: E, the size of a word vector.
+        views: the number of trained tables, one per view; 0 with fixed vectors.
+        fixed_vectors: the vectors of the vocabulary's words, [W, E], if these are not trained.
     """
 
     device_marker: Tensor | None
-    """An empty tensor on the device to which rows of fixed vectors are copied; None with trained tables."""
+    """An empty tensor on the device that rows of fixed vectors are copied to; None with trained tables."""
     expansion: Expansion | None
-    """Words beyond the trained tables; they stand between the trained words and the hash buckets."""
+    """The words that were added after training; their rows are between the trained words and the buckets."""
     origin: str = ""
-    """Where the vectors of a new model come from, for its card; empty for those drawn at random."""
+    """Where the vectors of a new model come from, for its card; empty if they are drawn at random."""
 
     def __init__(
         self, vocabulary: Vocabulary, dim: int, *, views: int, fixed_vectors: FixedVectors | None = None
     ) -> None:
         super().__init__()
         self.vocabulary = self.trained_vocabulary = vocabulary
-        """The vocabulary, and the same without the words of the expansion."""
+        """The vocabulary with the words of the expansion, and (``trained_vocabulary``) without them."""
         self.dim = dim
         self.fixed_vectors = fixed_vectors
         self.expansion = None
@@ -200,33 +216,39 @@ class WordTable(nn.Module):
         )
 
     def restore_device_marker(self) -> None:
-        """Put the marker of the device on the CPU, after the table was made without memory."""
+        """Put the device's marker on the CPU, after the table was made without memory for its weights."""
         if self.device_marker is not None:
             self.device_marker = torch.empty(0, device="cpu", dtype=torch.float32)
 
     @classmethod
     def with_fixed(cls, vocabulary: Vocabulary, vectors: FixedVectors) -> Self:
-        """Return the words with fixed vectors, float32 [W, E] in vocabulary order."""
+        """Return a word table with fixed vectors, float32 [W, E] in the order of the vocabulary."""
         return cls(vocabulary, int(vectors.shape[1]), views=0, fixed_vectors=vectors)
 
     @classmethod
     def hashed(cls, dim: int, *, views: int, seed: int = 0) -> Self:
-        """Return tables that list no words: each word has the random vector, of unit scale, of its hash."""
+        """Return tables without a vocabulary, in which each word has the random vector of its hash bucket.
+
+        Their numbers are standard normal.
+        """
         table = cls(Vocabulary([], buckets=HASH_BUCKETS), dim, views=views)
         table.initialise("bag", seed=seed)
         return table
 
     @property
     def mode(self) -> Literal["trained", "fixed"]:
-        """Whether the vectors are trained or fixed."""
+        """Whether the word vectors are trained or fixed."""
         return "trained" if self.fixed_vectors is None else "fixed"
 
     def initialise(self, rule: InitRule, *, counts: NDArray[np.int64] | None = None, seed: int = 0) -> None:
-        """Fill the trained tables without drawing from torch's global generator.
+        """Fill the trained tables with random numbers; torch's global generator stays as it is.
 
-        ``xavier`` is U(-a, a) with a = sqrt(6 / (W + E)), as in the paper; ``bag`` is standard normal times
-        smooth inverse frequency, so that function words do not dominate the sum over a tree, and the same in
-        all views. ``counts``, int64 [words], are the occurrences of each word, for these weights.
+        Args:
+            rule: ``xavier`` draws from U(-a, a) with a = sqrt(6 / (W + E)), as in the paper. ``bag`` draws
+                standard normal numbers, the same in all views, and multiplies them by the smooth inverse
+                frequency of the word, so that function words do not dominate the sum over a tree.
+            counts: how often each word occurs, int64 [words]; without them ``bag`` has no such weights.
+            seed: the seed of the random numbers.
         """
         for position, table in enumerate(self.tables):
             with torch.no_grad():
@@ -240,11 +262,11 @@ class WordTable(nn.Module):
 
     @property
     def added_word_count(self) -> int:
-        """Number of words that come from the expansion."""
+        """The number of words that were added after training."""
         return len(self.vocabulary) - len(self.trained_vocabulary)
 
     def rows(self, view: int, table_rows: NDArray[np.integer]) -> Tensor:
-        """Return the vectors [U, E] of rows [U] in one view, with gradient where the table has one."""
+        """Return the vectors [U, E] of some rows in one view, with a gradient if the tables are trained."""
         if self.device_marker is not None:
             return torch.from_numpy(self.fixed_rows(table_rows)).to(self.device_marker)
         table: Tensor = self.tables[view]
@@ -257,12 +279,12 @@ class WordTable(nn.Module):
         return values_UE
 
     def vectors_of(self, types: Sequence[str]) -> Tensor:
-        """Return the vectors of words, of all tables side by side, [n, (tables or 1) x E]."""
+        """Return the vectors of words, those of all tables side by side: [n, (tables or 1) x E]."""
         rows = self.vocabulary.lookup(types)
         return torch.cat([self.rows(view, rows) for view in range(max(len(self.tables), 1))], dim=1).float()
 
     def fixed_rows(self, table_rows: NDArray[np.integer]) -> Float:
-        """Return the fixed vectors float32 [U, E] of rows [U], in the host's memory."""
+        """Return the fixed vectors of some rows, float32 [U, E], in the memory of the CPU."""
         assert self.fixed_vectors is not None
         word_count = self.fixed_vectors.shape[0]
         is_listed, unlisted_rows = _without_words(table_rows, 1, word_count)
@@ -277,10 +299,10 @@ class WordTable(nn.Module):
 
     @cached_property
     def _unlisted_vectors(self) -> Float:
-        """Vectors beside the fixed ones, [1 + buckets, E]: the unknown word, then the hash buckets."""
+        """The vectors of the unknown word and of the hash buckets, [1 + buckets, E], with fixed vectors."""
         assert self.fixed_vectors is not None
         frequent_NE = np.asarray(self.fixed_vectors[:MEAN_WORDS], dtype=np.float32)
-        # RandomState's numbers never change from one numpy to the next.
+        # RandomState, because its numbers are the same in all versions of numpy.
         buckets = np.random.RandomState(0).standard_normal((self.vocabulary.buckets, self.dim))
         length = BUCKET_LENGTH * np.linalg.norm(frequent_NE, axis=1).mean()
         buckets *= length / np.linalg.norm(buckets, axis=1, keepdims=True)
@@ -289,9 +311,10 @@ class WordTable(nn.Module):
         return vectors
 
     def leaves(self, table_rows: Tensor) -> list[Tensor]:
-        """Copy rows [U] of each table, as leaf tensors, so that gradients are [U, E], not [W, E].
+        """Return the vectors of some rows of each table as leaf tensors, so that gradients are [U, E].
 
-        Tables that need no gradient, with words that an expansion added, are just read.
+        The gradient of a whole table would be [W, E]. If the tables need no gradient, the vectors have none,
+        and rows of the expansion may be among them.
         """
         if not any(table.requires_grad for table in self.tables):
             rows = table_rows.cpu().numpy()
@@ -299,9 +322,9 @@ class WordTable(nn.Module):
         return [table.detach()[table_rows].requires_grad_() for table in self.tables]
 
     def expand(self, vectors: WordVectors) -> int:
-        """Add the words of pre-trained vectors that the trained tables lack, and return how many these are.
+        """Add the words of pre-trained vectors that the trained tables lack; return their number.
 
-        They replace the words of an earlier expansion. With fixed vectors none is added.
+        They replace the words of an earlier expansion. With fixed vectors no word is added.
         """
         if self.mode == "trained":
             vocabulary = self.trained_vocabulary
@@ -312,27 +335,35 @@ class WordTable(nn.Module):
         return self.added_word_count
 
     def _add(self, expansion: Expansion) -> None:
+        """Set the expansion, and put its words after those of the trained vocabulary."""
         self.expansion = expansion
         words = [*self.trained_vocabulary.words, *expansion.words]
         self.vocabulary = Vocabulary(words, buckets=self.vocabulary.buckets, case=self.vocabulary.case)
 
     def record(self) -> WordsRecord:
-        """Return what config.json says about the words."""
+        """Return the record of the words for config.json."""
         buckets, case, added_count = self.vocabulary.buckets, self.vocabulary.case, self.added_word_count
         return WordsRecord(mode=self.mode, dim=self.dim, buckets=buckets, case=case, expanded=added_count)
 
     def save(self, folder: Path) -> None:
-        """Write the files that :meth:`record` names; trained tables are with the weights."""
+        """Write the files that :meth:`record` names; trained tables are stored with the other weights."""
         write_text(folder / VOCABULARY, "".join(word + "\n" for word in self.vocabulary.words))
         vectors = self.fixed_vectors if self.expansion is None else self.expansion.vectors_PG
-        if vectors is not None and not isinstance(vectors, PackedVectors):  # those lie beside the weights
+        if vectors is not None and not isinstance(vectors, PackedVectors):  # those are stored as weights
             _save_vectors(folder / VECTORS, vectors[:])
 
     @classmethod
     def load(
         cls, folder: Path, record: WordsRecord, *, tables: int, fixed_vectors: FixedVectors | None = None
     ) -> Self:
-        """Read the words of a model folder; trained tables are filled later, from the weights."""
+        """Return the words of a model folder, whose trained tables are filled later, from the weights.
+
+        Args:
+            folder: the model folder.
+            record: what its config.json says about the words.
+            tables: the number of word tables, if they are trained.
+            fixed_vectors: fixed vectors that are stored with the weights; else they are read from a file.
+        """
         words = read_words(folder / VOCABULARY)
         trained_count = len(words) - record.expanded
         vocabulary = Vocabulary(words[:trained_count], buckets=record.buckets, case=record.case)
@@ -358,12 +389,15 @@ class WordTable(nn.Module):
 
 
 def _save_vectors(path: Path, vectors: Float) -> None:
-    """Put vectors [W, E] into a new folder, by a link to the file they are mapped from if one is possible."""
+    """Write vectors [W, E] to a file, which is a link to the file that they are mapped from, if any.
+
+    A copy is written instead where links are impossible, or where the other file has changed.
+    """
     with atomic_path(path) as temporary:
         temporary.unlink()
         try:
             os.link(getattr(vectors, "filename", None) or "", temporary)
-            # The file of that name may be another one by now.
+            # The file may have been replaced since it was mapped.
             if np.array_equal(np.load(temporary, mmap_mode="r"), vectors):
                 return
         except (OSError, ValueError):  # another file system, or not mapped from a file
