@@ -1,9 +1,10 @@
-"""Stores a model compactly, as the encoder in the package is: all its vectors are in model.safetensors.
+"""The compact storage of a model, which the encoder in the package has: all tensors in model.safetensors.
 
-Word vectors are pairs of 4-bit numbers plus 8 in a byte (the first in the lower half). Matrices are int8.
-Both have a bfloat16 scale per row. All else is float16. A read-out's matrix lies transposed, [K, D], so that
-it has one scale per number of the meaning. A model with such words that was trained on has them packed and
-all else in float32.
+A word vector has 4 bits a number: a byte holds two numbers, each plus 8, the first in its lower half.
+Matrices are int8. Word vectors and matrices have a bfloat16 scale for each row, and all other tensors are
+float16. The matrix of a read-out is stored transposed, [K, D], so that each number of a meaning has a scale.
+If training goes on from a compact model, the new model has the packed words, and its other tensors in
+float32.
 """
 
 from collections.abc import Mapping
@@ -22,18 +23,18 @@ from runtime.files import atomic_path, read_record, write_record
 
 WEIGHTS = "model.safetensors"
 FIXED_VECTORS = "words.fixed"
-"""Name of the tensor that holds fixed word vectors."""
+"""The name of the tensor of fixed word vectors."""
 SCALE_SUFFIX = ".scale"
-"""Ends the name of the tensor that holds the scales of another one."""
+"""The suffix of the name of a tensor with the scales of another tensor."""
 
 
 def pack_model(source: Path, target: Path, *extra_views: str) -> None:
-    """Write a compact copy of a model with fixed words, which also has ``extra_views`` without weights."""
+    """Write a compact copy of a model with fixed words; ``extra_views``, without weights, are added to it."""
     tensors: dict[str, Tensor] = {}
     for name, tensor in load_file(source / WEIGHTS).items():
         tensors |= pack_matrix(name, tensor) if tensor.ndim == 2 else {name: tensor.half()}
     words_WE = torch.from_numpy(np.load(source / VECTORS))
-    # Of 15 steps over normal numbers those to 2.7 standard deviations err least.
+    # If normal numbers are rounded to 15 values, the error is least with values up to 2.7 deviations.
     limit_W1 = torch.minimum(words_WE.abs().amax(1, True), 2.7 * words_WE.square().mean(1, True).sqrt())
     scale_W1 = (limit_W1 / 7).clamp(min=1e-30).bfloat16()
     steps_WE = ((words_WE / scale_W1.float()).round().clamp(-7, 7) + 8).to(torch.uint8)
@@ -50,16 +51,16 @@ def pack_model(source: Path, target: Path, *extra_views: str) -> None:
 
 
 def packed_tensors(vectors: PackedVectors) -> dict[str, Tensor]:
-    """Return packed word vectors by the names that :func:`unpack` reads."""
+    """Return the tensors of packed word vectors, under the names that :func:`unpack` reads."""
     scale = torch.from_numpy(vectors.scale[:, 0]).bfloat16()  # exact: it came from bfloat16
     return {FIXED_VECTORS: torch.from_numpy(vectors.pairs), FIXED_VECTORS + SCALE_SUFFIX: scale}
 
 
 def unpack(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return float32 weights by name, of compact ones; word vectors of 4 bits as :class:`PackedVectors`.
+    """Return the float32 weights of a compact model by name; word vectors stay :class:`PackedVectors`.
 
     A bfloat16 has 8 significant bits, so a number times its scale is exact in float32. Numbers of 8 or 4
-    bits without a scale per row are a UserError.
+    bits without a scale for each row are a UserError.
     """
     weights: dict[str, Any] = {}
     for name, tensor in tensors.items():
@@ -82,7 +83,7 @@ def unpack(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:
-    """Return a matrix in int8 and its scales, by the names that :func:`unpack` reads."""
+    """Return the tensors of a matrix, int8 and its scales, under the names that :func:`unpack` reads."""
     scale = (matrix.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16()
     integers = (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
     return {name: integers, name + SCALE_SUFFIX: scale}

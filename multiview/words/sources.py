@@ -1,12 +1,13 @@
-"""Finds the words of a new model: those of the corpus, with the vectors that ``--vectors`` names.
+"""The words of a new model and the vectors that they start from, which ``--vectors`` chooses.
 
-- a file (:mod:`multiview.words.vectors`);
-- ``builtin``: the words of the encoder in the package, at their first principal components;
-- ``train``: skip-grams of the corpus (Mikolov et al. 2013), by one worker of gensim, so that the same corpus
-  and options give the same vectors;
-- ``distil:MODEL``: model2vec's recipe (Tulkens & van Dongen 2024, https://github.com/MinishLab/model2vec): a
-  sentence encoder's vector of each word by itself, PCA, and smooth inverse frequency weights. Here the words
-  and their frequencies are those of the corpus, and vectors have mean square 1 before they are weighted.
+- A file: its words and vectors (:mod:`multiview.words.vectors`).
+- ``builtin``: the words of the encoder in the package, with the first principal components of their vectors.
+- ``train``: skip-gram vectors of the corpus (Mikolov et al. 2013). One worker of gensim trains them, so that
+  the same corpus and options give the same vectors.
+- ``distil:MODEL``: the recipe of model2vec (Tulkens & van Dongen 2024,
+  https://github.com/MinishLab/model2vec). A sentence encoder encodes each word by itself; then come PCA and
+  weights by smooth inverse frequency. Here the words and their frequencies are those of the corpus, and the
+  vectors have mean square 1 before they are weighted.
 
 Legend of dimension suffixes: W words, T size of the encoder's vectors, E size of word vectors.
 """
@@ -52,35 +53,39 @@ from runtime.progress import Bar, progress
 
 SKIP_GRAM = {"window": 5, "negative": 5}
 PASSES = {"words": 10_000_000, "least": 3, "most": 20}
-"""gensim passes over the corpus until it has read so many words, but at least and at most so often."""
+"""gensim passes over the corpus until it has read so many words, within the two limits on the passes."""
 BLOCK = 4096
-"""Words encoded at a time."""
+"""The number of words encoded at a time."""
 MODEL_SUFFIXES = (".safetensors", ".json", ".txt", ".model", ".npy", ".bin")
-"""Suffixes of the files in another library's model that decide its vectors."""
+"""The suffixes of those files of another library's model that decide its vectors."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordSource:
-    """Where a new model has its words from: ``--words``, ``--vectors`` and ``--table``, over one corpus."""
+    """Makes the word table of a new model, from a corpus and the options of words."""
 
     trees: TreeCache
+    """The corpus."""
     spec: str
-    """``--vectors``."""
+    """The value of ``--vectors``."""
     mode: Literal["trained", "tuned", "fixed", "both"]
-    """``--words``."""
+    """The value of ``--words``, or its default."""
     options: TableConfig
+    """The values of ``--table``."""
     start: InitRule
+    """The rule by which trained tables are filled."""
     seed: int
+    """The seed of random word vectors and of skip-grams."""
     device: str = "cpu"
-    """Where the sentence encoder of ``distil:`` computes."""
+    """The device on which the sentence encoder of ``distil:`` computes."""
     cache: Path = CACHE
-    """Keeps converted vectors."""
+    """The folder in which converted vectors are kept."""
     max_words: int = DEFAULT_WORDS
-    """Words to read from the top of a file."""
+    """The number of words to read from the top of a file."""
 
     @classmethod
     def of(cls, config: NewViewsConfig, trees: TreeCache, cache: Path = CACHE) -> Self:
-        """Return the word source of a configuration."""
+        """Return the word source of a configuration, over the corpus of a tree cache."""
         return cls(
             trees=trees,
             spec=config.vectors,
@@ -93,7 +98,7 @@ class WordSource:
         )
 
     def vectors(self) -> WordVectors:
-        """Open what ``--vectors`` names."""
+        """Return the words and vectors that ``--vectors`` chooses."""
         if self.spec == BUILTIN_WORDS:
             return _builtin_vectors(self.options.dim, self.cache)
         if self.spec == TRAIN:
@@ -103,18 +108,19 @@ class WordSource:
         return load_word_vectors(self.spec, self.cache, self.max_words)
 
     def new_words(self) -> WordVectors | None:
-        """Open the vectors that expand trained words, the first ``--table.expand`` of a file, if any.
+        """Return the words that are added to trained ones after training, or None if there are none.
 
-        ``distil:`` encodes as many of the corpus's words, with the rare ones that training leaves out.
+        They are the first ``--table.expand`` words of the file in ``--vectors``. With ``distil:`` they are so
+        many of the corpus's words, including those that are too rare to be trained.
         """
         max_words = self.options.expand
         if not max_words or self.mode == "fixed":
             return None
-        options = replace(self.options, size=max_words, buckets=0)  # also those too rare to be trained
+        options = replace(self.options, size=max_words, buckets=0)  # without buckets rare words count, too
         return replace(self, options=options, max_words=max_words).vectors()
 
     def new_table(self, tables: int) -> WordTable:
-        """Make the words of a new model, with so many ``tables`` if they are trained.
+        """Return the word table of a new model; it has ``tables`` tables if its words are trained.
 
         Vectors that have none of the corpus's words are a UserError.
         """
@@ -122,7 +128,7 @@ class WordSource:
         vectors = None if self.mode == "trained" else self.vectors()
         if vectors is not None and self.mode == "fixed":
             vocabulary = Vocabulary(vectors.words, buckets=buckets, case=case)
-            word_rows = range(1, 1 + len(vocabulary))  # neither the unknown word nor a bucket
+            word_rows = range(1, 1 + len(vocabulary))  # without the unknown word and the buckets
             if not any(vocabulary.row(word) in word_rows for word in self.trees.type_counts()):
                 raise _no_word_in_common(self.spec)
             table = WordTable.with_fixed(vocabulary, vectors.vectors)
@@ -137,14 +143,16 @@ class WordSource:
         return table
 
     def _corpus_words(self) -> tuple[list[str], NDArray[np.int64]]:
+        """Return the corpus's words that get vectors of their own, and their counts [W]."""
         return corpus_words(self.trees.type_counts(), self.options)
 
     def _record(self) -> dict[str, object]:
-        """Return what decides the words of a corpus, their counts and the size of their vectors."""
+        """Return the values that decide the corpus's words, their counts and the size of their vectors."""
         words = [self.options.size, self.options.min_count, self.options.case]
         return {"trees": self.trees.identity["content_sha256"], "words": words, "dim": self.options.dim}
 
     def _skip_gram_vectors(self) -> WordVectors:
+        """Return the corpus's words with skip-gram vectors, which gensim trains once."""
         words, counts_W = self._corpus_words()
         dim = self.options.dim
         token_count = sum(row.tokens for row in self.trees.rows)
@@ -171,6 +179,7 @@ class WordSource:
         return convert_once(vector_folder, identity, read, TRAIN, summary)
 
     def _distilled_vectors(self) -> WordVectors:
+        """Return the corpus's words with vectors by a sentence encoder, which are computed once."""
         words, counts_W = self._corpus_words()
         dim = self.options.dim
         model_name = self.spec.removeprefix(DISTIL)
@@ -202,6 +211,7 @@ class WordSource:
 
 
 def _builtin_vectors(dim: int, cache: Path) -> WordVectors:
+    """Return the words of the encoder in the package, with the first ``dim`` components of their vectors."""
     words = read_words(BUILTIN_FOLDER / "vocab.txt")
     word_vectors = unpack(load_file(BUILTIN_FOLDER / WEIGHTS))[FIXED_VECTORS]
     width = word_vectors.shape[1]
@@ -210,7 +220,8 @@ def _builtin_vectors(dim: int, cache: Path) -> WordVectors:
 
     def read() -> Iterator[tuple[str, Float]]:
         vectors_WT = word_vectors[:]
-        # About the origin, as cosines are; their lengths hold the words' weights.
+        # The mean is not subtracted, because cosines are about the origin, too, and because the length of a
+        # vector is the weight of its word.
         vectors_WE = (vectors_WT @ principal_axes(vectors_WT, dim)).astype(np.float32)
         yield from zip(words, vectors_WE, strict=True)
 
@@ -220,11 +231,12 @@ def _builtin_vectors(dim: int, cache: Path) -> WordVectors:
 
 
 def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
-    """Let the words of trained tables start from the vectors that ``spec`` names.
+    """Set the words of trained tables to the vectors that ``spec`` names.
 
-    A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
-    lower, Capitalised or UPPER case. The unknown word starts from the mean vector, as with fixed vectors.
-    Hash buckets and words without a vector start at random, as long as the vectors are on average.
+    A word takes the vector of its own spelling or, unless the vocabulary's case is ``exact``, that of its
+    lower, Capitalised or UPPER case. The unknown word takes the mean vector, as with fixed vectors. Hash
+    buckets and words without a vector keep the direction of their random vectors, and get the mean length of
+    the vectors. If no word has a vector, it is a UserError.
     """
     vocabulary = table.vocabulary
     source = Vocabulary(vectors.words, case="exact" if vocabulary.case == "exact" else "backoff")
@@ -246,16 +258,17 @@ def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
 
 
 def _no_word_in_common(spec: str) -> UserError:
+    """Return the error for vectors that have none of the corpus's words."""
     return UserError(
         f"--vectors {spec}: has none of the corpus's words; use vectors of the same language and case"
     )
 
 
 def principal_axes(vectors_WT: NDArray[np.floating], dim: int) -> NDArray[np.float64]:
-    """Return the axes [T, E] along which vectors are longest, the longest first.
+    """Return the first ``dim`` principal axes of vectors about the origin, [T, E], the largest first.
 
-    The eigenvectors of XᵀX are the right singular vectors, at a fraction of the SVD's memory. An axis may
-    point either way; the largest of its numbers is to be positive.
+    They are eigenvectors of XᵀX, which are the right singular vectors of X at a fraction of the memory. An
+    eigenvector is defined up to its sign, so the number of largest absolute value is made positive.
     """
     axes_TE = np.linalg.eigh(vectors_WT.astype(np.float64).T @ vectors_WT)[1][:, ::-1][:, :dim]
     largest_E = axes_TE[np.abs(axes_TE).argmax(axis=0), np.arange(dim)]
@@ -265,14 +278,14 @@ def principal_axes(vectors_WT: NDArray[np.floating], dim: int) -> NDArray[np.flo
 
 @dataclass
 class _Sentences:
-    """The words of every sentence, which gensim reads once for each pass."""
+    """The words of each sentence of the corpus, which gensim reads once in each pass."""
 
     trees: TreeCache
     lower: bool
     bar: Bar
 
     def __iter__(self) -> Iterator[list[str]]:
-        # gensim reads each pass in a new thread; a cache belongs to one.
+        # A cache is opened anew for each pass, because gensim reads each in a new thread.
         trees_of_thread = TreeCache(self.trees.folder, self.trees.manifest)
         for words in trees_of_thread.words():
             spellings = [normalise_text(word) for word in words]
@@ -281,9 +294,10 @@ class _Sentences:
 
 
 def distilled_vectors(encoder_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:
-    """Return the vectors [W, E] of words: PCA, mean square 1, times the words' weights.
+    """Return the vectors [W, E] of words, made from a sentence encoder's vectors of them [W, T].
 
-    Their ``counts_W`` are those in the corpus; E is ``dim``, at most W and T.
+    They are the first E = ``dim`` principal components, scaled to mean square 1, times the smooth inverse
+    frequency of each word. ``counts_W`` are the words' counts in the corpus; E is at most W and T.
     """
     offsets_WT = encoder_WT.astype(np.float64)
     offsets_WT -= offsets_WT.mean(axis=0)

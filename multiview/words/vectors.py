@@ -1,12 +1,12 @@
-"""Reads pre-trained word vectors (GloVe, word2vec, fastText) and gives a model the words that it lacks.
+"""Pre-trained word vectors (GloVe, word2vec, fastText), and the words that they add to a trained model.
 
-Vectors are converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
-``words.txt`` and ``source.json``, which says what they were made from and has the SHA-256 of both. They are
-memory-mapped, so that no process holds the 2.4 GB of 2,000,000 x 300 numbers.
+The vectors of a file are converted once, into the folder ``<name>.vectors/`` of a cache: ``vectors.npy``
+(float32 [W, E]), ``words.txt``, and ``source.json``, which says what the two were made from and has their
+SHA-256. They are memory-mapped, so that no process has to hold the 2.4 GB of 2,000,000 x 300 numbers.
 
-Words that a trained table lacks get vectors by a linear map for each view (:class:`Expansion`), as in
-Simoulin & Crabbé 2021, section 3.2, and Kiros et al. 2015, section 2.2: least squares over the words that the
-table and the vectors share. The map is applied when a word is read.
+Words that a trained model lacks get vectors by a linear map for each view (:class:`Expansion`), as in
+Simoulin & Crabbé 2021, section 3.2, and Kiros et al. 2015, section 2.2. The map is fitted by least squares
+over the words that both the model and the vectors have, and applied when a word is read.
 
 Legend of dimension suffixes: W words, E vector size; in an expansion P pre-trained words, G their size, X new
 words, V views, E size of trained vectors, K shared words, U rows that are read.
@@ -35,36 +35,36 @@ from runtime.progress import progress
 
 Float = NDArray[np.float32]
 CACHE = Path("runs/vectors")
-"""Folder of converted vectors."""
+"""The folder in which converted vectors are kept."""
 DEFAULT_WORDS = 2_000_000
-"""Words read from the top of a file, as in the paper (section 3.2)."""
+"""The number of words that are read from the top of a file, as in the paper (section 3.2)."""
 VECTORS = "vectors.npy"
 WORDS = "words.txt"
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf)", re.IGNORECASE)
 MAX_DIM = 65_536
-"""Largest size of vectors that the first line of a file is trusted to give."""
+"""The largest size of vectors that is believed if the first line of a file gives it."""
 
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Words and their vectors in the order of the file, which is usually by falling frequency."""
+    """Words and their vectors, in the order of their file, which is usually by falling frequency."""
 
     words: list[str]
     vectors: Float
-    """float32 [W, E]; memory-mapped and read-only where they come from a file."""
+    """float32 [W, E]; memory-mapped and read-only if they come from a file."""
     summary: str = ""
-    """A description of them for a model card."""
+    """A description of the vectors for a model card."""
 
     @property
     def dim(self) -> int:
-        """E, the size of a vector."""
+        """The size E of a vector."""
         return int(self.vectors.shape[1])
 
 
 def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
-    """Open the first ``limit`` word vectors of a file, converted into ``cache`` once.
+    """Return the first ``limit`` word vectors of a file, which are converted into ``cache`` if needed.
 
-    A line that is not a word and E numbers is named in a UserError.
+    A UserError names a line that is not a word and E numbers.
     """
     path = Path(path)
     if not path.is_file():
@@ -74,7 +74,7 @@ def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAUL
     stat = path.stat()
     identity = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
     read_pairs = _read_binary if stem(path).endswith(".bin") else _read_text
-    # The path's digest keeps apart two files of the same name.
+    # The digest of the path tells two files of the same name apart.
     folder = cache / f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     summary = f"the vectors of `{path.name}`"
     return convert_once(folder, identity, lambda: islice(read_pairs(path), limit), str(path), summary)
@@ -87,10 +87,14 @@ def convert_once(
     spec: str,
     summary: str,
 ) -> WordVectors:
-    """Open the vectors of a folder (plus ``.vectors``), which ``read`` makes unless it has them.
+    """Return the word vectors of a folder, which are made unless the folder has those of ``identity``.
 
-    ``read`` gives words and vectors [E], most frequent first. ``identity`` are the JSON values that decide
-    these; ``spec`` is what the user called them, and ``summary`` describes them in a model card.
+    Args:
+        folder: its name without the suffix ``.vectors``.
+        identity: the JSON values that decide words and vectors.
+        read: makes them: yields each word and its vector [E], most frequent first.
+        spec: the name that the user gave for them, for messages.
+        summary: a description of them for a model card.
     """
     folder = folder.with_name(f"{folder.name}.vectors")
     make_once(folder, identity, (VECTORS, WORDS), lambda: _convert(read(), folder, spec))
@@ -101,10 +105,13 @@ def convert_once(
 
 
 def _convert(pairs: Iterable[tuple[str, Float]], folder: Path, spec: str) -> None:
-    """Write words and their vectors to a folder, one by one, for there may be more than memory holds."""
+    """Write words and their vectors to a folder, one by one, because memory may not hold them all.
+
+    A vector that is not finite, and no vector at all, are a UserError.
+    """
     words: dict[str, None] = {}  # in order, without repetitions
     pairs = iter(pairs)
-    first_pair = next(pairs, None)  # a source that works before its first word shows that itself
+    first_pair = next(pairs, None)  # before the bar, because a slow source shows a bar of its own
     if first_pair is None:
         raise UserError(f"{spec}: holds no word vectors")
     dim = len(first_pair[1])
@@ -116,7 +123,7 @@ def _convert(pairs: Iterable[tuple[str, Float]], folder: Path, spec: str) -> Non
                 bar.update(1)
                 if not np.isfinite(vector).all():
                     raise UserError(f"{spec}: the vector of {word[:40]!r} is not finite")
-                if is_writable(word) and word not in words:  # a second vector would never be looked up
+                if is_writable(word) and word not in words:  # the second vector of a word is never looked up
                     words[word] = None
                     stream.write(vector.astype("<f4").tobytes())
         stream.seek(0)
@@ -125,7 +132,10 @@ def _convert(pairs: Iterable[tuple[str, Float]], folder: Path, spec: str) -> Non
 
 
 def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
-    """Yield the words and vectors [E], one per line; a first line of two integers is word2vec's header."""
+    """Yield the words and vectors [E] of a text file, one of each per line.
+
+    A first line of two integers is the header of word2vec: the numbers of words and of dimensions.
+    """
     with open_text(path) as stream:
         first_line = stream.readline()
         fields = first_line.split()
@@ -140,7 +150,7 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
             raise UserError(f"{path}, line 1: {first_line[:40]!r} is not a word and its numbers")
         row_count = 0
         for row_count, line in enumerate(lines, start=1):
-            word, *numbers = line.rstrip().rsplit(b" ", dim)  # words of GloVe 840B have spaces
+            word, *numbers = line.rstrip().rsplit(b" ", dim)  # from the end: words of GloVe 840B have spaces
             try:
                 vector = np.array(numbers, dtype=np.float32)
             except ValueError:
@@ -155,6 +165,7 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
 
 
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
+    """Yield the words and vectors [E] of a file in word2vec's binary format."""
     with extra("vectors"):
         from gensim.models import KeyedVectors
     try:
@@ -169,7 +180,7 @@ def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
 
 
 def is_writable(word: str) -> bool:
-    """Tell whether a file of one word per line can hold a word: no line break, no lone surrogate."""
+    """Return whether a file of one word per line can hold a word: it has no line break or lone surrogate."""
     return bool(word) and "\n" not in word and is_encodable(word)
 
 
@@ -182,10 +193,13 @@ def read_words(path: Path) -> list[str]:
 
 
 class Expansion(nn.Module):
-    """X new words of a model, whose vectors are mapped from pre-trained ones.
+    """Words that are added to a trained model, with vectors by a linear map of pre-trained vectors.
 
-    ``places_X``, int64 [X], are the words' rows in the pre-trained ``vectors_PG`` [P, G]. ``maps_VGE``
-    [V, G, E] take these rows to the vectors of each view.
+    Args:
+        words: the X added words.
+        vectors_PG: the pre-trained vectors.
+        places_X: the row in these of each added word, int64.
+        maps_VGE: the map for each view, from a pre-trained vector to one of the view.
     """
 
     places: Tensor
@@ -201,15 +215,21 @@ class Expansion(nn.Module):
     def fit(
         cls, row_of: Mapping[str, int], *, lower: bool, tables: Sequence[Float], vectors: WordVectors
     ) -> Self:
-        """Return the words of ``vectors`` that a vocabulary lacks, with a map for each of its tables.
+        """Return the words of ``vectors`` that a vocabulary lacks, with a map W fitted for each table.
 
-        W [G, E] = argmin ‖source W − target‖², un-regularised. ``row_of`` gives the row of each word of the
-        vocabulary in the tables, per view float32 [R, E]; ``lower`` says that the vocabulary is lower case.
-        With fewer shared words than dimensions the map would be arbitrary, which is a UserError.
+        W [G, E] = argmin ‖source W − target‖², without regularisation, over the words that both have: source
+        are their pre-trained vectors [K, G], target those of the table [K, E]. With fewer shared words than
+        dimensions the map would be arbitrary, which is a UserError.
+
+        Args:
+            row_of: the row in the tables of each word of the vocabulary.
+            lower: whether the vocabulary is in lower case.
+            tables: the trained vectors of each view, float32 [rows, E].
+            vectors: the pre-trained vectors.
         """
         row_of_word: dict[str, int] = {}
         for row, pretrained_word in enumerate(vectors.words):
-            # Of two spellings that the vocabulary reads alike, the more frequent one stands first.
+            # Of two spellings that the vocabulary does not tell apart, the first is the more frequent one.
             word = normalise_text(pretrained_word)
             row_of_word.setdefault(word.lower() if lower else word, row)
         row_of_word.pop("", None)
@@ -228,13 +248,13 @@ class Expansion(nn.Module):
         return cls(new_words, vectors.vectors, places_X, maps_VGE)
 
     def rows(self, view: int, index_U: NDArray[np.integer]) -> Tensor:
-        """Return the vectors [U, E] in one view of the new words at positions ``index_U`` [U] among them."""
+        """Return the vectors [U, E] in one view of added words, given by their indices among all of them."""
         places_U = self.places[torch.from_numpy(index_U).to(self.places.device)].cpu().numpy()
         source_UG = torch.from_numpy(np.asarray(self.vectors_PG[places_U], dtype=np.float32))
         return source_UG.to(self.maps) @ self.maps[view]
 
     def check(self, path: Path) -> None:
-        """Refuse maps that are not finite and places outside the vectors, which a damaged file may hold."""
+        """Raise a UserError if a map is not finite or a place is no row of the vectors."""
         if not self.maps.isfinite().all():
             raise UserError(f"{path}: words.expansion.maps: a number is not finite")
         if ((self.places < 0) | (self.places >= len(self.vectors_PG))).any():
