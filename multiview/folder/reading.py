@@ -1,7 +1,7 @@
-"""Gives encoders, the judge and structure the trees of sentences: parsed on the fly, or from a tree cache.
+"""Tokens and trees of sentences for encoders, the judge and structure: parsed here, or from a tree cache.
 
-A model records the identity (name, version, SHA-256 of the weights) of the parsers it was trained with. The
-encoders only know the trees of those parsers, so any other parser is refused.
+A model records the identity (name, version, SHA-256 of the weights) of each parser that it was trained with.
+Its encoders know the trees of these parsers only, so any other parser is refused.
 """
 
 from __future__ import annotations
@@ -42,48 +42,51 @@ if TYPE_CHECKING:
 
 Tokens = Sequence[str]
 CHUNK_SENTENCES = 4096
-"""Sentences parsed at a time: enough to fill the parsers' batches without much memory."""
+"""The most sentences of a chunk, which are parsed together: enough to fill the parsers' batches."""
 CHUNK_TOKENS = 131_072
-"""Tokens after which no further sentence is parsed at the same time."""
+"""A chunk ends with the sentence in which it reaches so many tokens."""
 MAX_LENGTH = 4096
-"""How many words of a text are read by default, nine pages of a book."""
+"""How many words of a text are read by default: some nine pages of a book."""
 MAX_CHARACTERS = 64
-"""Characters that are read for each of these words: 256 KiB by default, as much as a line may have."""
+"""How many characters are read for each of these words: by default 256 KiB, as much as a line may have."""
 BATCH_TOKENS = 16_384
-"""Most tokens encoded at a time, whatever the number of sentences: bounds memory."""
+"""The most tokens that are encoded at a time, which bounds memory; a longer sentence is encoded alone."""
 
 
 class SentenceReader:
-    """Tokenises and parses sentences for a model, by the parsers that it was trained with."""
+    """Tokenises and parses sentences for a model, by the parsers that it was trained with.
+
+    ``identities`` are those of these parsers, by annotation, as the model records them.
+    """
 
     def __init__(self, identities: Mapping[str, Any], max_length: int = MAX_LENGTH) -> None:
         self.max_length: int = check_count(max_length, "max_length")
         """How many words of a text are read, which bounds time and memory."""
         self.specs: dict[str, str] = {}
-        """Parser to load for an annotation (``dep``, ``const``) in place of the builtin or recorded one."""
+        """The parser to load by annotation (``dep``, ``const``), in place of the builtin or recorded one."""
         self.device: str = "cpu"
-        """Device of the parsers that are loaded from now on."""
+        """The device of parsers that are loaded from now on."""
         self.products = chosen_products()
-        """How these parsers multiply on a CPU."""
+        """How parsers that are loaded from now on multiply matrices on a CPU."""
         self.identities: dict[str, Any] = dict(identities)
         self._absolute_names = {kind: absolute_name(self._recorded_name(kind)) for kind in identities}
         self.parsers: dict[str, Any] = {}
-        """Parsers by annotation, loaded here or given; one with other trees than the model's is refused."""
+        """The parsers by annotation, loaded here or given by a caller; those of other trees are refused."""
         self._loaded_parsers: dict[str, Any] = {}
         self._tokenizer: Tokenizer | None = None
         self._index: tuple[TreeCache, dict[tuple[str, ...], int]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without loaded parsers and caches: copies stay small, and hashes equal."""
+        """Return the state without loaded parsers and caches, so that copies are small and hashes equal."""
         loaded = self._loaded_parsers
         given_parsers = {kind: each for kind, each in self.parsers.items() if each is not loaded.get(kind)}
         own_state: dict[str, Any] = {"_loaded_parsers": {}, "_tokenizer": None, "_index": None}
         return {**vars(self), "parsers": given_parsers, **own_state}
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
-        """Return the tokens of one input; a string is split by spaCy's rules, whatever the training text.
+        """Return the tokens of a sentence; a string is split by spaCy's rules, however the corpus was split.
 
-        Of a longer text than :attr:`max_length` the rest is not read, which is said once.
+        If it is longer than :attr:`max_length`, only the first words are read, with a warning, once.
         """
         per_word = MAX_CHARACTERS if isinstance(text, str) else 1
         beginning = text[: per_word * self.max_length]
@@ -96,7 +99,8 @@ class SentenceReader:
         return tokens[: self.max_length]
 
     def _split(self, text: str) -> tuple[str, ...]:
-        with loading():  # also while the tokenizer is called, since it remembers words
+        """Return the tokens of a string by spaCy's rules."""
+        with loading():  # for the call as well, in which the tokenizer stores words
             if self._tokenizer is None:
                 from corpora.text import Tokenizer
 
@@ -104,7 +108,10 @@ class SentenceReader:
             return self._tokenizer.tokenize(text)
 
     def parser(self, kind: str) -> Any:
-        """Return the parser of an annotation, loaded on first use, which the model was trained with."""
+        """Return the parser of an annotation, which is loaded on first use.
+
+        A parser with another identity than the model's, or one that cannot be loaded, is a UserError.
+        """
         advice = f"give that one as --{kind}-model, or encode from a tree cache"
         with loading():
             if kind not in self.parsers:
@@ -123,14 +130,17 @@ class SentenceReader:
         return self.parsers[kind]
 
     def move(self, device: torch.device) -> None:
-        """Parse on another device from now on; a parser of the caller's that knows no devices stays."""
+        """Parse on another device from now on; a parser without a method ``to`` stays where it is."""
         self.device = str(device)
         for parser in self.parsers.values():
             if hasattr(parser, "to"):
                 parser.to(device)
 
     def parser_spec(self, kind: str) -> str:
-        """Return the name of the parser to load for a kind of trees: given, builtin or recorded."""
+        """Return the name of the parser to load for an annotation: from :attr:`specs`, or as recorded.
+
+        A recorded name with other characters than a plain name has is a UserError.
+        """
         name = self._recorded_name(kind)
         if self.specs.get(kind):
             return self.specs[kind]
@@ -139,9 +149,11 @@ class SentenceReader:
         return "builtin" if name.startswith("builtin") else self._absolute_names.get(kind, name)
 
     def _recorded_name(self, kind: str) -> str:
+        """Return the recorded name of the parser of an annotation; ``builtin`` if none is recorded."""
         return str((self.identities.get(kind) or {}).get("name", "builtin"))
 
     def _check(self, kind: str, identity: Any, where: str, advice: str) -> None:
+        """Raise a UserError if a parser, found ``where``, is not the one that the model was trained with."""
         expected_identity = self.identities.get(kind)
         if expected_identity and not is_same_parser(identity or {}, expected_identity):
             raise UserError(
@@ -150,7 +162,7 @@ class SentenceReader:
             )
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: Set[str]) -> Batch:
-        """Parse tokenised sentences into one batch with word types."""
+        """Parse tokenised sentences into one batch with the trees that ``requires`` asks for."""
         with loading():
             from parsing.text_parser import TextParser
 
@@ -159,13 +171,13 @@ class SentenceReader:
         return TextParser(dependency, constituency).parse_to_batch(sentences)
 
     def inventories(self) -> Inventories:
-        """Return the names of the ids in the trees that :meth:`parse` made."""
+        """Return the names of relations and labels; trees by :meth:`parse` have their indices."""
         from parsing.text_parser import TextParser
 
         return TextParser(self.parsers.get("dep"), self.parsers.get("const")).inventories
 
     def check_trees(self, trees: TreeCache, requires: Set[str]) -> None:
-        """Refuse a cache that lacks an annotation which the model reads, or that other parsers made."""
+        """Raise a UserError if a cache lacks a required annotation, or if other parsers made its trees."""
         for kind in sorted(requires & ANNOTATIONS.keys()):
             if not trees.has(kind):
                 raise UserError(f"{trees.folder}: has no {kind} trees")
@@ -180,10 +192,16 @@ class SentenceReader:
         trees: TreeCache | None,
         batch_size: int,
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Yield positions in the input (int64 [B]) and parsed sentences, in batches of similar length.
+        """Yield batches of sentences of similar length, each with their positions in the input, int64 [B].
 
-        They have at most ``batch_size`` sentences, and ``BATCH_TOKENS`` tokens or one sentence. Without
-        texts all of ``trees`` is read; else sentences found in it are not parsed again.
+        A batch has at most ``batch_size`` sentences, and at most ``BATCH_TOKENS`` tokens unless it is one
+        sentence.
+
+        Args:
+            texts: the sentences; None reads all of ``trees``.
+            requires: the annotations to parse or read.
+            trees: a cache of parsed sentences; those of ``texts`` that it has are not parsed again.
+            batch_size: the most sentences of a batch.
         """
         for positions, chunk in self._chunks(texts, requires, trees):
             lengths = np.diff(chunk.sentence_offsets)
@@ -201,6 +219,7 @@ class SentenceReader:
     def _chunks(
         self, texts: Sequence[str | Tokens] | None, requires: Set[str], trees: TreeCache | None
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
+        """Yield chunks of parsed sentences with their positions in the input; see :meth:`batches`."""
         fields = fields_of(requires)
         if trees is not None:
             self.check_trees(trees, requires)
@@ -234,8 +253,11 @@ class SentenceReader:
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
-        """Return the positions of sentences that a cache lacks, int64 [n], and of the others by cache row."""
-        index = self._index  # read once: another thread may look up in other trees
+        """Return the positions of the sentences that a cache lacks, int64 [n], and those of the others.
+
+        The others' positions are in a dictionary by cache row, since several sentences may have the same row.
+        """
+        index = self._index  # read once, because another thread may look up sentences in another cache
         if index is None or index[0] is not trees:
             row_of_sentence: dict[tuple[str, ...], int] = {}
             for row, words in enumerate(trees.words()):
@@ -253,21 +275,21 @@ class SentenceReader:
 
 @dataclass(frozen=True, eq=False)
 class TextSource:
-    """The parsers and words of a model: what structure and the judge read sentences by."""
+    """The parsers and the words of a model, by which structure and the judge read sentences."""
 
     model: Model
     reader: SentenceReader
     name: str
     folder: Path | None
-    """Where the model was loaded from or saved to, if anywhere."""
+    """The folder that the model was loaded from or saved to; None if there is none."""
     structure_size: int
-    """S, the numbers of a structure vector."""
+    """S, the size of a structure vector."""
 
     @classmethod
     def of(cls, model: Any, caller: str = "", device: str | None = None) -> Self:
-        """Return the source of a :class:`~multiview.model.MultiViewEncoder`, or of ``builtin`` for None.
+        """Return the source of a :class:`~multiview.model.MultiViewEncoder`; None stands for ``builtin``.
 
-        Another object is a UserError.
+        Another object is a UserError, which names the ``caller``.
         """
         if model is None:
             return cls.load("builtin", device)
@@ -280,7 +302,7 @@ class TextSource:
     def load(
         cls, folder: Path | str, device: str | torch.device | None = None, structure_size: int | None = None
     ) -> Self:
-        """Load the source of a model folder, or of ``builtin``, by default onto a GPU if there is one."""
+        """Return the source of a model folder or of ``builtin``, by default on a GPU if there is one."""
         path, target = model_folder(folder), pick_device(device)
         with pause_collector():
             record = model_record(path)
@@ -292,12 +314,12 @@ class TextSource:
 
     @property
     def words(self) -> WordTable:
-        """The model's words."""
+        """The model's vocabulary and word vectors."""
         return self.model.network.words
 
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
-    """Return the sentences ``rows`` (integers [B]) of a batch, in that order; repeats are allowed."""
+    """Return some sentences of a batch, ``rows`` [B], in that order; a row may be repeated."""
     if len(rows) == len(batch) == 1:
         return batch
     lengths = np.diff(batch.sentence_offsets)[rows]
@@ -309,5 +331,6 @@ def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
 
 
 def _summary(identity: Any) -> str:
+    """Return the name, the version and the hash of a parser, for messages."""
     values = dict(identity or {})
     return f"{values.get('name', '?')} {values.get('version', '')} ({str(values.get('sha256', '?'))[:8]})"

@@ -1,4 +1,4 @@
-"""Parse sentences that stand alone, such as those of tasks or pairs, by a model's own parsers."""
+"""Parses sentences that are of no document, such as those of tasks or pairs, by a model's own parsers."""
 
 import functools
 from collections.abc import Sequence
@@ -12,17 +12,22 @@ from runtime.files import json_digest
 from runtime.pool import LocalPool, Pool
 
 SHARD_SENTENCES = 4096
-"""A killed run loses its unfinished shards; one core parses this many sentences in a few seconds."""
+"""The sentences of a shard: so few that a killed run, which loses unfinished shards, loses some seconds."""
 MIN_SENTENCES_FOR_WORKERS = 2048
-"""Starting workers takes as long as parsing this many sentences in this process."""
+"""The fewest sentences for which worker processes are started, which takes as long as parsing so many."""
 
 
 def parse_sentences(
     sentences: Sequence[Tokens], output: Path, reader: SentenceReader, kinds: Sequence[str], *, name: str
 ) -> None:
-    """Parse sentences into a tree cache, unless it is there; many are parsed in worker processes.
+    """Parse sentences into a tree cache, unless it exists; worker processes parse large numbers of sentences.
 
-    ``kinds`` are the annotations, ``dep``, ``const`` or both; ``name`` is that of the corpus.
+    Args:
+        sentences: the tokens of each sentence.
+        output: the folder of the tree cache.
+        reader: has the parsers.
+        kinds: the annotations to parse: ``dep``, ``const`` or both.
+        name: the name of the corpus, which the cache records.
     """
     corpus = Corpus(
         name,
@@ -32,7 +37,7 @@ def parse_sentences(
         length=len(sentences),
     )
     pool: Pool
-    if len(sentences) < MIN_SENTENCES_FOR_WORKERS:  # with the model's parsers themselves
+    if len(sentences) < MIN_SENTENCES_FOR_WORKERS:  # by the parsers that the reader has loaded
         parser = TextParser(*(reader.parser(kind) if kind in kinds else None for kind in ("dep", "const")))
         pool = Pool(Worker, lambda: parser)
     else:
