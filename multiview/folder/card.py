@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def training_command(config: ProgramConfig) -> str:
-    """Return a short command line that gives this configuration: a preset and the options that differ."""
+    """Return a short command line of a configuration: its preset, and the options that differ from this."""
     arguments = []
     for module in plugin_modules(config.view_list):
         arguments += ["--plugin", module]
@@ -41,17 +41,20 @@ def training_command(config: ProgramConfig) -> str:
 
 
 class Card:
-    """Writes how a model was trained, what that gained and what to try next."""
+    """The card of a model of new views: how it was trained, what that gained, and what to try next.
+
+    ``config`` is the configuration of the training, and ``trees`` the text that it learned from.
+    """
 
     def __init__(self, config: NewViewsConfig, trees: TreeCache) -> None:
         self.name, self.folder = config.model_name, config.folder
         self.command = training_command(config)
         self.teacher = config.objective.teacher
         self.has_bag = BAG in config.view_list
-        """Whether one of the views is the mean of the words."""
+        """Whether the mean of the words is a view of the model already."""
         self.beside = config.beside
         parsers = parsers_of(trees.identity)
-        # The encoder in the package reads its own parsers' trees, which are of English.
+        # The encoder in the package reads trees of its own parsers only, which are of English.
         builtin_reads = len(parsers) == len(ANNOTATIONS) and not foreign_parsers(parsers)
         self.next_if_ahead = (
             f"one vector made for cosine: python -m multiview.readout {config.folder} {trees.folder}"
@@ -73,9 +76,9 @@ class Card:
         self.next_else = self.next_if_nothing_learned or self.next_if_ahead
 
     def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
-        """Say what training gained on the validation set, and which command to try next, each with a label.
+        """Return what training gained on the held-out sentences and what to try next, as labels and texts.
 
-        ``start`` are the metrics before the first step, ``best`` those of the weights that are kept.
+        ``start`` are the scores before the first step, ``best`` those of the weights that are kept.
         """
         if not best.get("anchors"):
             return [("gained", "unknown: no sentence was held out, see --loop.validation")]
@@ -111,7 +114,10 @@ class Card:
         return [*lines.items(), ("next", advice or self.next_else)]
 
     def includes_words(self, scores: Mapping[str, float]) -> bool:
-        """Tell whether the mean of words becomes a view: by ``--beside``, else if it finds more."""
+        """Return whether the mean of the words becomes the last view of a model with these scores.
+
+        ``--beside`` decides; without it the mean becomes a view if more neighbours are found with it.
+        """
         if self.has_bag:
             return False
         if self.beside:
@@ -119,7 +125,7 @@ class Card:
         return scores.get("recall@1/both", 0.0) > scores.get("recall@1", 0.0)
 
     def text(self, model: Model, verdict: Sequence[tuple[str, str]]) -> str:
-        """Return the README.md: how the model was trained, what that gained, its limits."""
+        """Return the README.md of a model, with what :meth:`verdict` returned."""
         network, words, training = model.network, model.network.words, model.training
         origin = "the start: no validation since had a lower loss"
         if step := training["step"]:
@@ -157,7 +163,10 @@ class Card:
 
 
 class StartCard:
-    """Writes how a model went on from another, what that gained, and whose licences count."""
+    """The card of a model that went on from another: its start, what training gained, whose licences count.
+
+    ``config`` is the configuration of the training, and ``trees`` the text or the pairs it learned from.
+    """
 
     def __init__(self, config: ContinueConfig, trees: TreeCache) -> None:
         self.name, self.folder, self.start = config.model_name, config.folder, config.start
@@ -169,13 +178,13 @@ class StartCard:
         self.origins += [f"the pairs, `{name}`" for name in sorted(map(str, config.pairs))]
 
     def includes_words(self, _: Mapping[str, float]) -> bool:
-        """Tell whether the mean of its words joins: it does not, the views are the start's."""
+        """Return False: the mean of the words never becomes a view when training goes on."""
         return False
 
     def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
-        """Say what training gained on the held-out data, and which command to try next, each with a label.
+        """Return what training gained on the held-out data and what to try next, as labels and texts.
 
-        ``start`` are the metrics before the first step, ``best`` those of the weights that are kept.
+        ``start`` are the scores before the first step, ``best`` those of the weights that are kept.
         """
         if "loss" not in best:
             return [("gained", "unknown: no sentence was held out, see --loop.validation")]
@@ -201,7 +210,7 @@ class StartCard:
         return list(lines.items())
 
     def text(self, model: Model, verdict: Sequence[tuple[str, str]]) -> str:
-        """Return the README.md."""
+        """Return the README.md of a model, with what :meth:`verdict` returned."""
         network, training = model.network, model.training
         widths = zip(network.views, network.widths, strict=True)
         views = ", ".join(f"{view} {width}" for view, width in widths)
@@ -236,13 +245,22 @@ def example(folder: Path, model: Model) -> str:
 
 
 def foreign_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names, by annotation, of the parsers that are not those in the package."""
+    """Return, by annotation, the names of those parsers that are not in the package."""
     names = {kind: str(identity.get("name", "?")) for kind, identity in parsers.items()}
     return {kind: name for kind, name in names.items() if not name.startswith(BUILTIN)}
 
 
 def readout_card(source: Path, target: Path, command: str, facts: Sequence[str]) -> str:
-    """Return the README.md with another read-out: its card of before, but for builtin's, and this."""
+    """Return the README.md of a model with another read-out: its card, and a section on the new read-out.
+
+    The card of ``builtin`` is replaced by a short text, because its scores are those of its own read-out.
+
+    Args:
+        source: the folder of the model.
+        target: the folder that the model with the new read-out is written to.
+        command: the command that fitted the read-out.
+        facts: what is known of the read-out, one line each.
+    """
     section = "\n\n".join(["## Read-out", f"    {command}", "\n".join(f"- {fact}" for fact in facts)]) + "\n"
     if source == model_folder(BUILTIN):
         builtin = (
@@ -252,7 +270,7 @@ def readout_card(source: Path, target: Path, command: str, facts: Sequence[str])
         )
         return model_card(target.name, builtin, section.rstrip())
     readme = current_folder(source) / "README.md"
-    is_ours = readme.is_file() and not readme.is_symlink()
-    old_card = readme.read_text(encoding="utf-8", errors="replace") if is_ours else NO_CARD
+    has_card = readme.is_file() and not readme.is_symlink()
+    old_card = readme.read_text(encoding="utf-8", errors="replace") if has_card else NO_CARD
     body = re.sub("^# .*", f"# {target.name}", old_card.partition("## Read-out")[0].rstrip())
     return f"{body}\n\n{section}"

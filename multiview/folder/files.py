@@ -1,9 +1,9 @@
-"""Saves and loads models: config.json, model.safetensors, vocab.txt, README.md; vectors.npy with fixed words.
+"""Saves and loads model folders: config.json, model.safetensors, vocab.txt, README.md, perhaps vectors.npy.
 
-config.json records sizes and SHA-256 of the other files and has a seal of its own; all are checked when a
-model is loaded. modules.json tells sentence-transformers how to load it. Nothing in a folder is executable or
-pickled, and no name in it leads out of it (SECURITY.md). A model is replaced in one step
-(:mod:`runtime.folders`).
+vectors.npy has the vectors of fixed or added words. config.json records the sizes and the SHA-256 of the
+other files and has a seal of its own; all of this is checked when a model is loaded. modules.json tells
+sentence-transformers how to load the model. No file is executable or pickled, and no file name in config.json
+leads out of the folder (SECURITY.md). A folder is replaced in one step (:mod:`runtime.folders`).
 """
 
 import contextlib
@@ -47,14 +47,14 @@ WEIGHTS = "model.safetensors"
 FileName = Literal["model.safetensors", "vocab.txt", "vectors.npy"]
 """The files whose hashes a config.json may record."""
 TIME = "time.json"
-"""Seconds of training: apart from config.json, which is a function of the run's options alone."""
+"""The file of the seconds of training. They are not in config.json, which depends on the options alone."""
 NO_CARD = model_card("A model", "config.json says how it was trained, if it was.")
 
 
 def model_folder(name: Path | str) -> Path:
-    """Return the folder of a model; that a model is in it is checked where it is read.
+    """Return the folder of a model; whether it holds a model is checked when the folder is read.
 
-    ``name`` is a path or ``builtin``, the encoder of the installation; a folder called so is ``./builtin``.
+    ``name`` is a path, or ``builtin`` for the encoder in the package; a folder called so is ``./builtin``.
     """
     path = path_of(name, "model")
     if str(name) == BUILTIN:
@@ -69,20 +69,20 @@ def model_folder(name: Path | str) -> Path:
 
 @dataclass
 class Model:
-    """A network, and the parsers and tokenizer that its sentences need."""
+    """A network, and the records of its parsers, its corpus and its training."""
 
     network: ViewStack
     parsers: dict[str, Any] = field(default_factory=dict)
-    """Identity of the parser of each annotation (``dep``, ``const``), as the tree cache records it."""
+    """The identity of the parser of each annotation (``dep``, ``const``), as the tree cache records it."""
     corpus: dict[str, Any] = field(default_factory=dict)
-    """Identity of the training corpus, tokenizer included."""
+    """The identity of the training corpus, with that of its tokenizer."""
     training: dict[str, Any] = field(default_factory=dict)
-    """The training as ``multiview.train`` records it, with its configuration."""
+    """What ``multiview.train`` recorded of the training, with its configuration."""
 
 
 @configuration
 class ReadoutRecord:
-    """The read-out, as config.json records it."""
+    """The record of the read-out in config.json."""
 
     dim: Count
     origin: str
@@ -91,15 +91,15 @@ class ReadoutRecord:
 
 @configuration
 class ScaleRecord:
-    """The scale of features, as config.json records it."""
+    """The record of the scale of features in config.json."""
 
     origin: str
-    """The text it was measured on."""
+    """The text that it was measured on."""
 
 
 @configuration
 class ModelRecord:
-    """One model, as config.json records it."""
+    """The record of a model: the content of config.json."""
 
     format: int
     views: Annotated[tuple[str, ...], Len(1, MAX_VIEWS)]
@@ -109,19 +109,19 @@ class ModelRecord:
     corpus: dict[str, Any]
     training: dict[str, Any]
     files: dict[FileName, dict[str, Any]]
-    """Size and SHA-256 of the other files, by name; only those that a model has."""
+    """The size and SHA-256 of each other file that the model has, by name."""
     storage: Literal["float32", "compact"] = "float32"
-    """How the weights are stored; they are float32 in memory."""
+    """How the weights are stored; in memory they are float32."""
     readout: ReadoutRecord | None = None
     scale: ScaleRecord | None = None
     structure: Share = 0.0
-    """λ where a caller gives none."""
+    """The default of λ, the share of structure in a cosine."""
     structure_size: Literal[128, 256, 512, 1024] = 1024
-    """Numbers of a structure vector."""
+    """The default size of a structure vector."""
 
 
 def model_record(folder: Path) -> ModelRecord:
-    """Return the config.json of a model."""
+    """Return the record of a model folder; no model, another format and a damaged file are a UserError."""
     folder = current_folder(folder)
     path = folder / "config.json"
     if not path.is_file():
@@ -134,18 +134,18 @@ def model_record(folder: Path) -> ModelRecord:
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
-    """Return the parser of each annotation, from a tree cache's identity."""
+    """Return the identity of the parser of each annotation, from the identity of a tree cache."""
     return {kind: identity[each.parser] for kind, each in ANNOTATIONS.items() if identity.get(each.parser)}
 
 
 def model_sha256(folder: Path) -> str:
-    """Hash a model's config.json, which has the hashes of its other files."""
-    model_record(folder)  # refuses what is none
+    """Return the SHA-256 of a model's config.json, which has the hashes of all its other files."""
+    model_record(folder)  # a UserError if this is no model
     return sha256_file(current_folder(folder) / "config.json")
 
 
 def training_seconds(folder: Path) -> float | None:
-    """Return how long a model was trained; None where that is not recorded."""
+    """Return how long a model was trained, in seconds; None if that is not recorded."""
     path = current_folder(folder) / TIME
     if not path.is_file():
         return None
@@ -157,16 +157,16 @@ def training_seconds(folder: Path) -> float | None:
 
 
 def write_card(folder: Path, card: str) -> None:
-    """Write README.md, and modules.json for sentence-transformers."""
+    """Write README.md, which is the card, and modules.json for sentence-transformers."""
     write_text(folder / "README.md", card)
     module = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transformers.MultiViewModule"}
     write_json(folder / "modules.json", [module])
 
 
 def copy_card(source: Path, target: Path) -> None:
-    """Write the card and the seconds of training of another model, if it has them, into a new folder."""
+    """Copy the card and the seconds of training of a model, if it has them, into a new folder."""
     card, readme = NO_CARD, source / "README.md"
-    if readme.is_file() and not readme.is_symlink():  # a link may lead to any file of this machine
+    if readme.is_file() and not readme.is_symlink():  # a link could lead to any file of this machine
         with contextlib.suppress(UnicodeDecodeError):
             card = readme.read_bytes().decode("utf-8")
     seconds = training_seconds(source)
@@ -176,7 +176,7 @@ def copy_card(source: Path, target: Path) -> None:
 
 
 def refuse_other_content(folder: Path) -> None:
-    """Refuse to write a model into a folder that is not new, not empty and no model's."""
+    """Raise a UserError if a folder holds something other than a model."""
     if not folder.exists() or (folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN_NAMES):
         return
     if not (current_folder(folder) / "config.json").is_file():
@@ -195,9 +195,13 @@ def save_model(
 ) -> None:
     """Write a model folder in one step.
 
-    The caller holds the lock of ``target``, where a model is replaced. ``source`` is the folder it was loaded
-    from, whose card is kept; without it there is ``card``. λ and the size of a structure vector are those of
-    a caller who gives none.
+    Args:
+        model: the model.
+        target: the folder, whose lock the caller holds if it has a model already.
+        source: the folder that the model was loaded from, whose card is copied.
+        card: the README.md if there is no ``source``.
+        structure: the default of λ, the share of structure in a cosine.
+        structure_size: the default size of a structure vector.
     """
     network = model.network
     readout, scale, words = network.readout, network.scale, network.words.record()
@@ -231,7 +235,10 @@ def save_model(
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu", record: ModelRecord | None = None) -> Model:
-    """Load a model folder; a file that is missing, damaged or of another format is named in a UserError."""
+    """Return the model of a folder; a UserError names a file that is missing, damaged or of another format.
+
+    ``record`` is the folder's, if the caller has read it already.
+    """
     record, folder = record or model_record(folder), current_folder(folder)
     path = folder / WEIGHTS
     is_compact = record.storage == "compact"
@@ -250,7 +257,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu", record: ModelRe
         raise UserError(f"{path}: cannot be loaded ({error})") from None
     network = _network_without_weights(folder, record, packed_vectors)
     _check_sizes(folder / "config.json", network.state_dict(), weights)
-    # What is read is copied into memory, since the file may change.
+    # The tensors are copied, because they are mapped from the file, which may change.
     network.load_state_dict({name: tensor.clone() for name, tensor in weights.items()}, assign=True)
     network.words.restore_device_marker()
     if network.words.expansion is not None:
@@ -261,7 +268,7 @@ def load_model(folder: Path, device: torch.device | str = "cpu", record: ModelRe
 def _network_without_weights(
     folder: Path, record: ModelRecord, fixed_vectors: PackedVectors | None
 ) -> ViewStack:
-    """Return the network of a record, whose weights have sizes and no memory."""
+    """Return the network that a record describes; its weights have sizes but no memory."""
     try:
         with build_without_weights():
             tables = 1 + max(table_indices(record.views))
@@ -280,7 +287,10 @@ def _network_without_weights(
 
 
 def _check_sizes(path: Path, expected: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
-    """Refuse a config.json, which may ask for any amount of memory, unless the weights are of its sizes."""
+    """Raise a UserError if the stored weights have other names, sizes or types than the network expects.
+
+    They are compared before memory is allocated, because a damaged config.json may ask for any amount.
+    """
     for name in sorted(expected.keys() | stored.keys()):
         expected_size, stored_size = (
             f"{list(weights[name].shape)} of {weights[name].dtype}" if name in weights else "nothing"
