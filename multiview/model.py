@@ -1,11 +1,11 @@
-"""Loads a model folder and encodes sentences: the public API.
+"""The encoder of sentences, which is the public API: load a model folder, and encode.
 
     from multiview.model import MultiViewEncoder
     encoder = MultiViewEncoder.load("runs/models/builtin-laptop")
     vectors = encoder.encode(["A cat sat down.", ["already", "tokenised"]])      # float32 [2, D]
 
-Sentences are parsed on the fly by the parsers the model was trained with, or their trees come from a cache.
-Every input gives one vector, in input order; an input is never split into sentences.
+Sentences are parsed by the parsers that the model was trained with, or their trees are read from a cache.
+Every input gives one vector, in the order of the input; an input is never split into sentences.
 
 Legend of dimension suffixes: n or N sentences, B sentences of a batch, D size of a vector, S of structure.
 """
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from runtime.process import loading, pause_collector
 
 with pause_collector():
-    import torch  # most of the time to import this module
+    import torch  # takes most of the time that importing this module takes
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,12 +70,20 @@ if TYPE_CHECKING:
 
 
 class MultiViewEncoder:
-    """Encodes sentences by all views of a model, side by side or as one vector computed from them."""
+    """Encodes sentences by the views of a model: as meanings, as features, or view by view.
+
+        encoder = MultiViewEncoder.load("builtin")
+        vectors = encoder.encode(["The doctor praised her.", "She was praised by the doctor."])
+        cosines = encoder.similarity(vectors, vectors)
+
+    Use :meth:`load` to make one. The constructor takes a model in memory; its other arguments are those of
+    :meth:`load`, and ``name`` is how the encoder calls itself.
+    """
 
     pretokenized = True
-    """Sentences may be token lists, which is what :class:`multiview.names.opened.Encoder` looks for."""
+    """Sentences may be lists of tokens; :class:`multiview.names.opened.Encoder` reads this."""
     similarity_fn_name = "cosine"
-    """The name of :meth:`similarity` in sentence-transformers."""
+    """The name by which sentence-transformers calls the function of :meth:`similarity`."""
 
     def __init__(
         self,
@@ -92,7 +100,7 @@ class MultiViewEncoder:
         self.structure = check_share(structure)
         """λ, the share of structure in the cosines of :meth:`encode`."""
         self.structure_size = check_structure_size(structure_size)
-        """S, the numbers of a structure vector."""
+        """S, the size of a structure vector."""
         self.folder: Path | None = None
         self.reader = SentenceReader(model.parsers, max_length)
         self.reader.device = str(torch.device(device))
@@ -112,15 +120,20 @@ class MultiViewEncoder:
         max_length: int = MAX_LENGTH,
         products: ProductKind | None = None,
     ) -> Self:
-        """Load a model folder, written by ``python -m multiview.train``, or ``builtin``, that in the package.
+        """Load a model that ``python -m multiview.train`` wrote, or ``builtin``, the one in the package.
 
-        The device is cpu, cuda, ...; without one, a GPU is taken if there is any. ``dep_model`` and
-        ``const_model`` are the parsers the model was trained with, unless they are the builtin ones.
-        ``structure`` is λ of :meth:`encode`, ``structure_size`` the numbers
-        of a structure vector, 128, 256, 512 or 1,024; by default both are the folder's. Of a text
-        ``max_length`` words are read, by this encoder and by the judge and the structure that have it as
-        their source. ``products`` are those of the weights on a CPU: ``float32`` (the default) or ``int8``. A
-        UserError names the file that is missing or damaged, or the value that is none of these.
+        A UserError names a file that is missing or damaged, or a value that is none of those below.
+
+        Args:
+            folder: the model folder, or ``builtin``.
+            device: cpu, cuda, ...; by default a GPU if there is one.
+            dep_model: the dependency parser that the model was trained with, if that is not the builtin one.
+            const_model: the constituency parser that the model was trained with, likewise.
+            structure: λ, the share of structure in the cosines of :meth:`encode`; by default the folder's.
+            structure_size: the size of a structure vector, 128, 256, 512 or 1,024; by default the folder's.
+            max_length: how many words of a text are read, by this encoder and by a judge or a structure that
+                has it as its source.
+            products: how weights are multiplied on a CPU: ``float32`` (the default) or ``int8``.
         """
         path = model_folder(folder)
         record = model_record(path)
@@ -152,11 +165,11 @@ class MultiViewEncoder:
         seed: int = 0,
         device: str | torch.device | None = None,
     ) -> Self:
-        """Return a model with random weights, the baseline that a trained model has to beat.
+        """Return an encoder with random weights, the baseline that a trained model has to beat.
 
-        Views are ``"dep,const"`` or a list, each of ``dim`` numbers. Without ``words``, these are hashed to
-        vectors of ``word_dim`` numbers. With the start ``bag``, trees forget little; with ``relations``, dep
-        knows the role of each child.
+        ``views`` are ``"dep,const"`` or a list, each of ``dim`` numbers. Without ``words`` each word has a
+        random vector of ``word_dim`` numbers, by its hash. With the start ``bag`` the forget gates of trees
+        are nearly open; with ``relations`` dep knows the role of each child.
         """
         names = [view.strip() for view in views.split(",")] if isinstance(views, str) else list(views)
         table_count = 1 + max(table_indices(names), default=0)
@@ -167,7 +180,7 @@ class MultiViewEncoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
+        """The device of the weights, on which vectors are computed; ``encode(device=...)`` moves them."""
         return torch.device(self.reader.device)
 
     @property
@@ -177,17 +190,17 @@ class MultiViewEncoder:
 
     @property
     def views(self) -> list[str]:
-        """Names of the views, in the order of their vectors."""
+        """The names of the views, in the order of their vectors."""
         return list(self.network.views)
 
     @property
     def readout(self) -> Readout | None:
-        """The map from all views to one vector made for cosine; None where none was fitted."""
+        """The linear map from all views to the meaning; None if none was fitted."""
         return self.network.readout
 
     @property
     def has_scale(self) -> bool:
-        """Whether features have a scale of their own."""
+        """Whether the model has a scale, by which :meth:`features` are centred and divided."""
         return self.network.scale is not None
 
     def encode(
@@ -204,12 +217,13 @@ class MultiViewEncoder:
         workers: int = 1,
         **library_options: object,
     ) -> NDArray[np.float32]:
-        """Encode sentences in input order, to compare them: float32 [D] for a string, [n, D] for a list.
+        """Return the vectors by which to compare sentences: float32 [D] for a string, [n, D] for a list.
 
-        The vectors are the meaning, K numbers at length 1 that are made for cosine or, where no read-out was
-        fitted, the views side by side. With a share λ of structure they are √(1−λ) of that, at length 1,
-        beside √λ of who did what to whom, + S numbers: the cosine is (1−λ) of the meanings' plus λ of the
-        structures'. λ and S are fixed when the model is loaded, or by :meth:`with_options`.
+        A vector is the meaning of the sentence: K numbers at length 1 that are made for cosines or, if the
+        model has no read-out, the views side by side. With a share λ of structure it is √(1−λ) times the
+        meaning at length 1, followed by √λ times the S numbers of the structure vector; the cosine of two
+        such vectors is (1−λ) times that of the meanings plus λ times that of the structures. λ and S are set
+        when the model is loaded, or by :meth:`with_options`.
 
         A UserError names a missing parser or one of another version, an argument of sentence-transformers
         that means nothing here, and an input that is no sentence or whose vector is not finite.
@@ -219,13 +233,14 @@ class MultiViewEncoder:
                 tokens. None encodes all sentences of ``trees`` in order.
             batch_size: sentences encoded at a time.
             show_progress_bar: None shows a bar in notebooks and commands alone.
-            convert_to_tensor: return a tensor on the device, which the type does not say.
-            device: move the model there, for later calls as well.
+            convert_to_tensor: return a tensor on the device; the annotated return type is that without it.
+            device: move the model to this device, for later calls as well.
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
-            trees: cache made with the model's parsers; sentences found in it are not parsed again.
-            truncate_dim: keep so many numbers of the meaning, a fitted one at length 1 again.
-            workers: processes that share the sentences, on a CPU and from 4,096 sentences that are not all
-                of ``trees`` on; they give the same vectors but for the last digits.
+            trees: a tree cache made with the model's parsers; sentences in it are not parsed again.
+            truncate_dim: keep the first so many numbers of the meaning, scaled to length 1 again if the model
+                has a read-out.
+            workers: processes that share the sentences if ``inputs`` are at least 4,096, on a CPU; the
+                vectors are the same up to rounding.
             library_options: arguments of sentence-transformers' ``encode`` that change nothing here.
         """
         options = EncodeOptions.of(
@@ -250,11 +265,11 @@ class MultiViewEncoder:
         views: Sequence[str] | None = None,
         **options: Any,
     ) -> NDArray[np.float32]:
-        """Encode sentences for classifiers: [F] or [n, F], the views side by side without structure.
+        """Return the vectors for classifiers, [F] or [n, F]: the views side by side, without structure.
 
-        Each number is at one scale where the model has one (not of preset ``paper``); with a read-out,
-        numbers that the others tell are left out. Options are those of :meth:`encode`; ``views`` are as in
-        :meth:`view_vectors`.
+        If the model has a scale, each number is centred and divided by its deviation; models of the preset
+        ``paper`` have none. If it has a read-out, numbers that the other numbers predict best are left out.
+        Options are those of :meth:`encode`; ``views`` are as in :meth:`view_vectors`.
         """
         return self._vectors(inputs, "features", views, EncodeOptions.of(options))
 
@@ -264,10 +279,11 @@ class MultiViewEncoder:
         views: Sequence[str] | str | None = None,
         **options: Any,
     ) -> NDArray[np.float32]:
-        """Encode sentences to views side by side as they are: [D] or [n, D].
+        """Return the views side by side, unscaled: [D] or [n, D].
 
-        ``views`` are names (``dep``) or positions (``0-dep``), None is all; the order is the model's. Another
-        name is a UserError. Options are those of :meth:`encode`.
+        ``views`` are names (``dep``) or names after their positions (``0-dep``); None is all of them. They
+        come in the order of the model, and an unknown name is a UserError. Options are those of
+        :meth:`encode`.
         """
         return self._vectors(inputs, "views", views, EncodeOptions.of(options))
 
@@ -279,6 +295,7 @@ class MultiViewEncoder:
         views: Sequence[str] | str | None,
         options: EncodeOptions,
     ) -> NDArray[np.float32]:
+        """Return the vectors of one kind: meanings, features or views."""
         positions, texts = view_positions(self.views, views), None
         if inputs is not None:
             texts = read_sentences([inputs] if isinstance(inputs, str) else inputs, "encode")
@@ -293,37 +310,37 @@ class MultiViewEncoder:
             vectors = vectors[0]
         return vectors if options.convert_to_tensor else vectors.cpu().numpy()  # type: ignore[return-value]
 
-    # Queries and documents get the same vectors: the model has no prompts. Libraries ask for both names.
+    # Libraries call these two; they are the same, because the model has no prompts for either.
     encode_query = encode
     encode_document = encode
 
     def get_sentence_embedding_dimension(self) -> int:
-        """Return the size of default vectors: K of a read-out, else D; with structure + S."""
+        """Return the size of the vectors of :meth:`encode`: K with a read-out, else D; + S with structure."""
         dim = self.readout.dim if self.readout else self.network.dim
         return dim + self.structure_size if self.structure else dim
 
     @with_torch_defaults()
     def similarity(self, first: Vectors, second: Vectors) -> Tensor:
-        """Compare each vector of ``first`` and each of ``second`` by cosine: [n, m]; [D] counts as [1, D]."""
+        """Return the cosine of each vector of ``first`` and each of ``second``, [n, m]. [D] is [1, D]."""
         left, right = unit_vectors(first, second)
         return left @ right.T
 
     @with_torch_defaults()
     def similarity_pairwise(self, first: Vectors, second: Vectors) -> Tensor:
-        """Return the cosines of vectors ``first`` and ``second``, pair by pair: [n]; [D] counts as [1, D]."""
+        """Return the cosine of each vector of ``first`` with its own of ``second``, [n]. [D] is [1, D]."""
         left, right = unit_vectors(first, second)
         if 1 not in (len(left), len(right)) and len(left) != len(right):
             raise UserError(f"similarity_pairwise: {len(left)} vectors and {len(right)} are no pairs")
         return (left * right).sum(dim=1)
 
     def structure_vectors(self, inputs: Iterable[str | Tokens]) -> NDArray[np.float32]:
-        """Encode who did what to whom, at length 1: float32 [n, S], zero without content words."""
+        """Return vectors of who did what to whom, float32 [n, S], at length 1; 0 without content words."""
         texts = read_sentences(inputs, "structure_vectors")
         return structure_vectors(TextSource.of(self), texts)
 
     @with_torch_defaults()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
-        """Encode parsed sentences as in :meth:`view_vectors`, [B, D]; keeps gradients where enabled."""
+        """Return the views of parsed sentences side by side, [B, D], with gradients if these are enabled."""
         return encoder_of_views(self.network, view_positions(self.views, views), None, None).encode(batch)
 
     @with_torch_defaults()
@@ -333,8 +350,8 @@ class MultiViewEncoder:
     ) -> Explanation:
         """Return the subtrees of two sentences that match best, by the cosine of their nodes' vectors.
 
-        The result prints as text. Each view with trees has at most ``top`` matches; without a ``view`` all
-        have. An unknown view, one without trees, and a sentence too long for the parsers are a UserError.
+        The result prints as text. It has at most ``top`` matches of each view with trees, or of one ``view``.
+        An unknown view, one without trees, and a sentence too long for the parsers are a UserError.
         """
         with loading():
             from multiview.inference.matches import explain_pair, nodes_of
@@ -357,9 +374,9 @@ class MultiViewEncoder:
         return explain_pair(batch, self.reader.inventories(), nodes, sentence_vectors, top)
 
     def measure(self, trees: TreeCache) -> None:
-        """Bring features to one scale over a text: mean and deviation of each number in a sample of it.
+        """Give the model a scale: the mean and deviation of each number of features in a sample of a text.
 
-        Trees that lack what a view needs, or are of other parsers, are a UserError.
+        Trees that lack what a view needs, or that other parsers made, are a UserError.
         """
         requires = self.requires_of()
         self.reader.check_trees(trees, requires)
@@ -368,13 +385,13 @@ class MultiViewEncoder:
             self.network.measure((trees.read(*rows, fields) for rows in ranges), trees.folder.name)
 
     def requires_of(self, views: Sequence[str] | None = None) -> set[str]:
-        """Return the annotations that views read, of ``tokens``, ``dep``, ``const``; None is all views."""
+        """Return the annotations that views read (``tokens``, ``dep``, ``const``); None is all views."""
         return annotations_of(self.network, view_positions(self.views, views))
 
     def with_options(self, *, structure: float | None = None, structure_size: int | None = None) -> Self:
-        """Return another encoder over the same weights and parsers, with another λ or S.
+        """Return another encoder of the same weights and parsers, with another λ or S.
 
-        A UserError names a λ outside 0 to 1, or an S that is none of 128, 256, 512 and 1,024.
+        A UserError names a λ that is not between 0 and 1, or an S that is none of 128, 256, 512 and 1,024.
         """
         other = copy.copy(self)
         if structure is not None:
@@ -384,7 +401,7 @@ class MultiViewEncoder:
         return other
 
     def to(self, device: str | torch.device) -> Self:
-        """Move weights and parsers to a device; later calls compute there, too."""
+        """Move weights and parsers to a device, for all later calls; return the encoder itself."""
         target = pick_device(device)
         if target != self.device:
             self.reader.move(target)
@@ -394,7 +411,7 @@ class MultiViewEncoder:
     @with_torch_defaults()
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Return the words' input vectors, tables side by side: float32 [n, (tables or 1) x word size]."""
+        """Return the words' vectors, tables side by side: float32 [n, (tables, at least 1) x word size]."""
         spellings = [str(word) for word in read_sentences(words, "word_vectors")]
         types, type_of_word = np.unique(spellings, return_inverse=True)
         return self.network.words.vectors_of(types.tolist()).cpu().numpy()[type_of_word]
@@ -402,16 +419,16 @@ class MultiViewEncoder:
     def expand_vocabulary(self, vectors: Path | str | WordVectors) -> int:
         """Add words of a file (GloVe, word2vec, fastText) that the model was not trained on; return how many.
 
-        Every trained table gets its own map of the vectors, by least squares
-        (:class:`multiview.words.vectors.Expansion`), and keeps its own rows; hash buckets still serve the
-        words that neither the corpus nor the vectors know. Vectors that are malformed, or share too few words
-        with the model, are a UserError.
+        Their vectors are mapped into each trained table by a linear map that is fitted by least squares
+        (:class:`multiview.words.vectors.Expansion`). The rows of trained words stay, and words that neither
+        the model nor the file has still go to hash buckets. Vectors that are malformed, or that share too few
+        words with the model, are a UserError.
         """
         word_vectors = vectors if isinstance(vectors, WordVectors) else load_word_vectors(vectors)
         return self.network.words.expand(word_vectors)
 
     def save(self, folder: Path | str) -> None:
-        """Write the model as it is now, with expanded words; refuse a folder that holds something else."""
+        """Write the model as it is now, with added words; a folder of something else is a UserError."""
         folder = path_of(folder, "model")
         refuse_other_content(folder)
         with lock_folder(folder, option="folder"):
@@ -419,7 +436,7 @@ class MultiViewEncoder:
         self.folder = folder.absolute()
 
     def write(self, folder: Path) -> None:
-        """Write the model into a folder that is new, or whose lock the caller holds."""
+        """Write the model into a folder that is new or whose lock the caller holds."""
         share, size = self.structure, self.structure_size
         save_model(self.model, folder, self.folder, structure=share, structure_size=size)
 
@@ -438,5 +455,5 @@ class MultiViewEncoder:
         )
 
     def __sklearn_clone__(self) -> Self:
-        """Return itself: scikit-learn copies estimators, but a model that nothing trains may be shared."""
+        """Return the encoder itself, because scikit-learn copies estimators, and this one is never fitted."""
         return self

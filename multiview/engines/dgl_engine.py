@@ -1,7 +1,8 @@
-"""The reference engine: a batch is one DGL graph whose states pass along the edges, children first.
+"""The reference engine, which ``--encoder.engine dgl`` chooses: a batch is one DGL graph.
 
-``engine="dgl"`` selects it; the parameters are the encoders' own. The cells are DGL message, reduce and apply
-functions that read like the equations in docs/equations.md. Experimental on CUDA: never run on a GPU.
+States are sent along its edges from children to parents. The cells are DGL's message, reduce and apply
+functions, and read like the equations in docs/equations.md. The weights are those of the native engine.
+Experimental on CUDA: never run on a GPU.
 
 Shapes: N nodes, E edges, n nodes of one frontier with k children each, D hidden, V word vector.
 """
@@ -21,10 +22,10 @@ from runtime.errors import extra
 
 
 def load_dgl() -> Any:
-    """Return the dgl module.
+    """Return the module dgl; a MissingExtraError says that it is not installed.
 
-    Its last release imports ``packaging`` from setuptools, which no longer has a copy of it; so the real one
-    is put in that place first. A MissingExtraError says that dgl is not installed.
+    Its last release imports ``packaging`` from setuptools, which no longer has a copy of it. Therefore the
+    package ``packaging`` itself is put in that place before the import.
     """
     import packaging
     import packaging.version
@@ -39,7 +40,7 @@ def load_dgl() -> Any:
 
 
 def tree_states(x: Tensor, plan: TreePlan, weights: DepWeights | ConstWeights) -> tuple[Tensor, Tensor]:
-    """Return the roots [B, D] and all states [N, D] in slot order, from word vectors [T, V]."""
+    """Return the states of the roots [B, D] and, by slot, of all nodes [N, D], from word vectors [T, V]."""
     if isinstance(weights, DepWeights):
         return _dep_states(x, plan, weights)
     return _const_states(x, plan, weights)
@@ -50,7 +51,7 @@ def _const_states(x: Tensor, plan: TreePlan, weights: ConstWeights) -> tuple[Ten
     b_iou, b_f = weights.bias.split([3 * dim, dim])
 
     def gather(nodes: Any) -> dict[str, Tensor]:
-        """Compute pre-activations of i, o, u from [h_l; h_r], and f_l∘c_l + f_r∘c_r."""
+        """Return the pre-activations of i, o, u from [h_l; h_r], and as ``memory`` f_l∘c_l + f_r∘c_r."""
         products = F.linear(nodes.mailbox["h"].flatten(1), weights.recurrent_weight)
         iou, forget = products.split([3 * dim, 2 * dim], 1)
         f = torch.sigmoid(forget.unflatten(1, (2, dim)) + b_f)
@@ -66,7 +67,7 @@ def _dep_states(x: Tensor, plan: TreePlan, weights: DepWeights) -> tuple[Tensor,
     w_p, u_f = weights.child_weight.split(dim)
 
     def gather(nodes: Any) -> dict[str, Tensor]:
-        """Compute h̃ = Σ α_k h_k, which enters i, o, u, and a forget gate for every child."""
+        """Return the pre-activations of i, o, u from x and h̃ = Σ α_k h_k, and as ``memory`` Σ f_k∘c_k."""
         h, c = nodes.mailbox["h"], nodes.mailbox["c"]
         p, forget = F.linear(h, w_p, b_p), F.linear(h, u_f)
         if weights.role_bias is not None:
@@ -87,18 +88,27 @@ def _dep_states(x: Tensor, plan: TreePlan, weights: DepWeights) -> tuple[Tensor,
 
 
 def _propagate(plan: TreePlan, data: dict[str, Tensor], gather: Any, b_iou: Tensor) -> tuple[Tensor, Tensor]:
-    """Send messages from the leaves up, by frontier; c = i∘u + memory, h = o∘tanh(c) at every node."""
+    """Send states from the leaves up, level by level; c = i∘u + memory and h = o∘tanh(c) at every node.
+
+    Args:
+        plan: the order of the nodes.
+        data: the values that each word starts with, [T, ...], by name.
+        gather: the reduce function, which computes a parent's pre-activations and memory from its children.
+        b_iou: the bias of i, o, u.
+    """
     dim = len(b_iou) // 3
     if not plan.sentences:
         return b_iou.new_empty(0, dim), b_iou.new_empty(0, dim)
     dgl = load_dgl()
 
     def update(nodes: Any) -> dict[str, Tensor]:
+        """Return the states of nodes from their pre-activations and memory."""
         i, o, u = (nodes.data["iou"] + b_iou).chunk(3, 1)
         c = torch.sigmoid(i) * torch.tanh(u) + nodes.data["memory"]
         return {"h": torch.sigmoid(o) * torch.tanh(c), "c": c}
 
     def send(edges: Any) -> dict[str, Tensor]:
+        """Return what children send to their parents."""
         return {name: edges.src[name] for name in ("h", "c", "role") if name in edges.src}
 
     slot = plan.tensor("slot_of_rank")

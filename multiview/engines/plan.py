@@ -1,11 +1,13 @@
-"""Puts the nodes of a batch of trees in order for its sweeps; has their weights and their memory.
+"""The order in which the nodes of a batch of trees are computed, and the weights and buffers of a sweep.
 
-A node has a *rank*, its index in a stable sort by height, so that a level is a range of ranks. Its state is
-kept in a *slot*, by the rank of its parent and its side, roots last. So the children of a level are one slice
-of states, which nothing gathers or concatenates. Loader threads compute a plan with numpy.
+A node has a *rank*, its index in a stable sort of all nodes by height, so that a level is a range of ranks.
+Its state is kept in a *slot*. Slots are sorted by the rank of the parent and then by the order of siblings,
+with roots last, so that the states of a level's children are one slice and need not be gathered. The thread
+that reads ahead computes a plan with numpy.
 
-A sweep on the CPU takes one block of memory for all its buffers, which is free again when its last tensor is
-deleted. The C library would return hundreds of megabytes to the system each step, and ask for them again.
+A sweep on the CPU takes one block of memory for all its buffers. The block is kept and used again after its
+last tensor is deleted, because the C library would return hundreds of megabytes to the system in each step,
+and ask for them again.
 
 Shapes: B sentences, T tokens, N nodes (T for dependency trees, 2T - B for constituency trees), I internal
 nodes, E edges (N - B), L levels of internal nodes, D hidden, V word vector, R roles.
@@ -28,10 +30,10 @@ from runtime.process import shared_lock
 
 IntArray = NDArray[np.integer]
 NORM_FLOOR = 1e-8
-"""ε of the attention's cosine: the smallest norm that is divided by."""
+"""ε of the attention's cosine: a smaller norm is replaced by it before the division."""
 _ALIGNMENT_BYTES = 64  # a cache line, the widest vector register, and a multiple of every item's size
-_SMALL_BYTES = 2**20  # of some sentences; the C library keeps so much
-_SLACK = 1.25  # blocks are made a little larger than needed, so that the next batch fits as well
+_SMALL_BYTES = 2**20  # buffers of a few sentences, which the C library does not return to the system
+_SLACK = 1.25  # a new block is larger than needed by this factor, so that the next batch fits as well
 
 _free_blocks: list[NDArray[np.uint8]] = []
 _lock = shared_lock()
@@ -45,7 +47,7 @@ class DepWeights(NamedTuple):
     child_weight: Tensor  # [2D, D]: W_p and U_f, applied to children's states
     recurrent_weight: Tensor  # [3D, D]: U of i, o, u, applied to h̃
     bias: Tensor  # [6D]: of i, o, u, q, f, p
-    role_bias: Tensor | None = None  # with relations, [R, 2D]: of p and f, a row for each of ``CHILD_ROLES``
+    role_bias: Tensor | None = None  # [R, 2D] with relations: of p and f, a row for each of ``CHILD_ROLES``
 
 
 class ConstWeights(NamedTuple):
@@ -60,19 +62,19 @@ class ConstWeights(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How a batch is computed: arrays on the host and, after ``to``, their copies on a device."""
+    """The order in which a batch is computed: index arrays and, after :meth:`to`, copies on a device."""
 
     sentences: int
-    """B."""
+    """The number of sentences, B."""
     node_offsets: IntArray
-    """int64 [B + 1] into the nodes in sentence order."""
+    """int64 [B + 1], the first node of each sentence in sentence order, and N at the end."""
     node_slot: IntArray
-    """int64 [N]: slot of each node in sentence order; a constituency tree has its words first."""
+    """int64 [N], the slot of each node in sentence order; a constituency tree has its words first."""
     tensors: dict[str, Tensor] | None = None
-    """The index arrays as tensors; the loop over levels still needs the arrays on the host."""
+    """The index arrays as tensors on the device, by name. The loop over levels reads the arrays."""
 
     def to(self, device: torch.device | str) -> Self:
-        """Return the plan with its index arrays also on ``device``; itself if they are there."""
+        """Return a plan with its index arrays on a device, too; itself if they are there already."""
         device = torch.device(device)
         if self.tensors is not None and self.tensors["node_slot"].device == device:
             return self
@@ -84,32 +86,33 @@ class Plan:
         return replace(self, tensors=tensors)
 
     def tensor(self, name: str) -> Tensor:
-        """Return the index array ``name`` on the plan's device."""
+        """Return an index array by its name, on the plan's device."""
         assert self.tensors is not None, "move the plan with .to(device) first"
         return self.tensors[name]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreePlan(Plan):
-    """Schedule of a batch of dependency trees, or of binary constituency trees.
+    """The plan of a batch of dependency trees, or of binary constituency trees.
 
-    The first ranks are of nodes without children: in constituency trees the words in order. There the
-    children of internal rank ``leaves + r`` sit in slots ``2r`` and ``2r + 1``, so slots 0..2I-1 read as [I,
-    2D] are the inputs of the recursive product.
+    The first ranks are those of nodes without children; in constituency trees these are the words, in order.
+    In a constituency tree the children of the internal node of rank ``leaves + r`` have slots ``2r`` and
+    ``2r + 1``, so the states of the first 2I slots, viewed as [I, 2D], are the inputs of the recursive
+    product.
     """
 
     leaves: int
-    """Number of nodes without children."""
+    """The number of nodes without children."""
     level_offsets: IntArray
-    """int64 [L + 1] into the internal nodes in rank order."""
+    """int64 [L + 1], the first internal node of each level, numbered in rank order, and I at the end."""
     child_offsets: IntArray
-    """int64 [I + 1]: slots of the children of each internal node in rank order."""
+    """int64 [I + 1], the first child's slot of each internal node in rank order, and E at the end."""
     node_of_rank: IntArray
-    """int64 [N]; the batch's words come before the internal nodes of constituency trees."""
+    """int64 [N], the node of each rank. Over the batch, words are numbered before internal nodes."""
     slot_of_rank: IntArray
-    """int64 [N]."""
+    """int64 [N], the slot of the node of each rank."""
     role: IntArray | None = None
-    """int64 [N]: role of each slot's word to its head, for an encoder with relations."""
+    """int64 [N], the role of each slot's word to its head, for an encoder with relations."""
 
     @property
     def internal(self) -> int:
@@ -118,11 +121,14 @@ class TreePlan(Plan):
 
     @property
     def edges(self) -> int:
-        """E, the number of nodes with a parent, and so the first slot of a root."""
+        """E, the number of nodes with a parent, which is also the first root's slot."""
         return len(self.node_of_rank) - self.sentences
 
     def levels(self) -> list[tuple[int, int, int, int]]:
-        """List each level's internal nodes, and children's slots: ``(low, high, edge_low, edge_high)``."""
+        """Return, for each level, the ranges of its internal nodes and of their children's slots.
+
+        Each is ``(low, high, edge_low, edge_high)``; internal nodes are numbered from 0 in rank order.
+        """
         nodes = pairwise(self.level_offsets.tolist())
         edges = pairwise(self.child_offsets[self.level_offsets].tolist())
         return [(*node_range, *edge_range) for node_range, edge_range in zip(nodes, edges, strict=True)]
@@ -130,26 +136,26 @@ class TreePlan(Plan):
 
 @dataclass(frozen=True, kw_only=True)
 class SequencePlan(Plan):
-    """A batch in the time-major order of a packed sequence, longest sentence first."""
+    """The plan of a batch in the order of a packed sequence: by word position, longest sentence first."""
 
     token_of_row: IntArray
-    """int64 [T]: token of each packed row."""
+    """int64 [T], the token of each packed row."""
     batch_sizes: IntArray
-    """int64 [longest sentence]: number of sentences that have a token at each step."""
+    """int64 [longest sentence], the number of sentences that have a word at each position."""
     sorted_sentences: IntArray
-    """int64 [B]: sentence of each packed column."""
+    """int64 [B], the sentence of each packed column."""
     unsorted_sentences: IntArray
-    """int64 [B]: the inverse of ``sorted_sentences``."""
+    """int64 [B], the packed column of each sentence."""
 
 
 def plan_words(batch: Batch) -> Plan:
-    """Plan the words of each sentence in order, for views without a recursion."""
+    """Return the plan of a batch for views without a recursion, which read the words in order."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     return Plan(sentences=len(offsets) - 1, node_offsets=offsets, node_slot=np.arange(int(offsets[-1])))
 
 
 def plan_const(batch: Batch) -> TreePlan:
-    """Schedule the batch's constituency trees; raise ValueError if one is no binary tree."""
+    """Return the plan of a batch's constituency trees; raise ValueError if one is no binary tree."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths, sentence_B = np.diff(offsets), np.arange(len(offsets) - 1)
     tokens = int(offsets[-1])
@@ -162,7 +168,7 @@ def plan_const(batch: Batch) -> TreePlan:
     # A child outside its sentence becomes the root, which no node may have as a child.
     child_I2 = np.where(is_outside_I2, root_B[sentence_I, None], child_I2)
     _check_binary(child_I2, root_B, height_N, np.append(sentence_T, sentence_I))
-    # In sentence order, a sentence's words come before its internal nodes.
+    # In sentence order the nodes of a sentence are its words, and then its internal nodes.
     position_N = np.arange(len(height_N))
     position_N[:tokens] += (offsets[:-1] - sentence_B)[sentence_T]
     position_N[tokens:] += offsets[sentence_I + 1] - tokens
@@ -174,9 +180,10 @@ def plan_const(batch: Batch) -> TreePlan:
 def _batch_numbers(node: IntArray, sentence: IntArray, offsets: IntArray) -> IntArray:
     """Return the numbers in the batch of nodes that are numbered within their sentences.
 
-    A sentence numbers its n words, then its n - 1 internal nodes; the batch all words, then all internal
-    nodes. Sentence b with words from ``first`` on: its word k is first + k in the batch, its internal node
-    n + k is tokens + (first - b) + k, since each sentence before it has one internal node less than words.
+    Within a sentence of n words, words have numbers from 0 and internal nodes from n on. In the batch all
+    words come before all internal nodes. So word k of sentence b, whose first word is ``first`` in the batch,
+    has number first + k, and its internal node n + k has number tokens + (first - b) + k, because each of the
+    b sentences before it has one internal node less than words.
 
     >>> _batch_numbers(np.arange(5), np.array(1), np.array([0, 2, 5]))  # the second, after one of 2 words
     array([2, 3, 4, 6, 7])
@@ -186,7 +193,7 @@ def _batch_numbers(node: IntArray, sentence: IntArray, offsets: IntArray) -> Int
 
 
 def _check_binary(child_I2: IntArray, root_B: IntArray, height_N: IntArray, sentence_N: IntArray) -> None:
-    """Refuse sentences with a child as high as its parent, or a node that is not once a child or the root."""
+    """Raise ValueError if a child is as high as its parent, or a node is not exactly once child or root."""
     tokens = len(height_N) - len(child_I2)
     height_I = height_N[tokens:]
     is_wrong_I = (height_N[child_I2].max(axis=1, initial=0) >= height_I) | (height_I > len(child_I2))
@@ -196,7 +203,7 @@ def _check_binary(child_I2: IntArray, root_B: IntArray, height_N: IntArray, sent
 
 
 def plan_dep(batch: Batch) -> TreePlan:
-    """Schedule the batch's dependency trees; raise ValueError if one is no tree with one root."""
+    """Return the plan of a batch's dependency trees; raise ValueError if one is no tree with one root."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths, tokens = np.diff(offsets), int(offsets[-1])
     sentence_T, token_T = np.repeat(np.arange(len(lengths)), lengths), np.arange(tokens)
@@ -215,6 +222,7 @@ def plan_dep(batch: Batch) -> TreePlan:
 
 
 def _refuse(sentences: IntArray, problem: str) -> None:
+    """Raise ValueError, which names the first of the sentences with a problem, if there are any."""
     if len(sentences):
         raise ValueError(f"sentence {sentences.min()} of the batch: {problem}")
 
@@ -227,7 +235,16 @@ def _tree_plan(
     position_N: IntArray,
     node_offsets: IntArray,
 ) -> TreePlan:
-    """Rank nodes and give them slots; siblings come in order, ``position_N`` are those in sentence order."""
+    """Return the plan of trees whose nodes are numbered over the batch.
+
+    Args:
+        height_N: the height of each node, 0 for nodes without children.
+        child_E: the child of each edge; siblings are in their order in the sentence.
+        parent_E: the parent of each edge.
+        root_B: the root of each sentence.
+        position_N: the index of each node in sentence order.
+        node_offsets: the first node of each sentence in sentence order, and at the end N.
+    """
     node_of_rank = np.argsort(height_N, kind="stable")
     numbers = np.arange(len(node_of_rank))
     rank_N, slot_N, node_slot = (np.empty_like(numbers) for _ in range(3))
@@ -250,7 +267,7 @@ def _tree_plan(
 
 
 def plan_sequence(batch: Batch) -> SequencePlan:
-    """Pack the batch as a sequence, in the order of ``pack_padded_sequence`` but without padding."""
+    """Return the plan of a batch in the order of torch's ``pack_padded_sequence``, made without padding."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths, tokens = np.diff(offsets), int(offsets[-1])
     sorted_sentences = np.argsort(-lengths, kind="stable")
@@ -273,23 +290,23 @@ def plan_sequence(batch: Batch) -> SequencePlan:
 
 
 def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
-    """Return uninitialised buffers of these shapes for one sweep, with the type and device of ``like``."""
+    """Return uninitialised buffers of the given shapes, of the type and on the device of ``like``."""
     step = _ALIGNMENT_BYTES // like.element_size()
     sizes = [math.ceil(math.prod(shape) / step) * step for shape in shapes]
     size_bytes = sum(sizes) * like.element_size()
     if like.device.type != "cpu" or size_bytes <= _SMALL_BYTES:
         return [like.new_empty(shape) for shape in shapes]
     block = _take_block(size_bytes)
-    # torch keeps this view alive while a tensor uses its memory; after that the block is free again.
+    # torch keeps this view alive while a tensor uses its memory; then the finalizer puts the block back.
     memory = block[:size_bytes]
-    # Without the lock: a finalizer may run in this function on the same thread.
+    # The finalizer takes no lock, because it may run on this thread while `_take_block` holds it.
     weakref.finalize(memory, _free_blocks.append, block).atexit = False
     parts = torch.from_numpy(memory).view(like.dtype).split(sizes)
     return [part[: math.prod(shape)].view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _take_block(size_bytes: int) -> NDArray[np.uint8]:
-    """Take the smallest free block that is large enough, or a new one in place of the largest free one."""
+    """Return the smallest free block that is large enough, or a new one in place of the largest block."""
     with _lock:
         blocks = sorted(_free_blocks, key=len)
         index = bisect_left(blocks, size_bytes, key=len)
@@ -302,10 +319,10 @@ def _take_block(size_bytes: int) -> NDArray[np.uint8]:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor of the CPU to a device; on the CPU return the tensor itself.
+    """Return a copy on a device of a tensor on the CPU, or the tensor itself if the device is the CPU.
 
-    From pinned memory the copy is queued like a kernel: neither the thread that asks for it nor the device
-    waits. torch keeps that memory until the copy is done.
+    A copy from pinned memory is queued like a kernel, so neither this thread nor the device waits for it.
+    torch keeps that memory until the copy is done.
     """
     if device.type == "cpu":
         return tensor

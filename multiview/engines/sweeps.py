@@ -20,10 +20,11 @@ CONST: binary N-ary Tree-LSTM over binarised constituency trees (Tai et al. 2015
                c = i∘u + f_l∘c_l + f_r∘c_r
     both:      h = o∘tanh(c); the sentence is the root's h.
 
-A sweep multiplies all words, computes the leaves and then the levels from the lowest up; its gradient takes
-the levels from the roots down, then the leaves. A level is matrix products and kernels, and all of them work
-on buffers of the whole batch. Each kernel says which buffers it ``reads`` and which it ``writes``; what it
-changes in place is among those that it writes. ``dX`` is the gradient of X.
+A sweep multiplies the vectors of all words by the weights, computes the leaves, and then the levels from the
+lowest up. Its gradient is computed for the levels from the roots down, and then for the leaves. A level is
+computed by matrix products and by kernels, all of which work on buffers of the whole batch. Each kernel names
+the buffers that it ``reads`` and those that it ``writes``; the latter include what it changes in place.
+``dX`` is the gradient of X.
 
 Shapes: N nodes, I internal nodes, E edges, D hidden, V word vector, as in :mod:`multiview.engines.plan`.
 """
@@ -45,7 +46,10 @@ from runtime.process import loading
 
 
 def kernels_for(x: Tensor) -> ModuleType:
-    """Import the kernels of the device of ``x``, if it has any; ``kernels_numba`` describes their buffers."""
+    """Return the module of kernels for the device of ``x``; a device without kernels is a UserError.
+
+    The buffers of the kernels are described in :mod:`multiview.engines.kernels_numba`.
+    """
     if x.device.type == "cpu":
         with loading():
             from multiview.engines import kernels_numba
@@ -60,7 +64,7 @@ def kernels_for(x: Tensor) -> ModuleType:
 
 
 class DepBuffers(NamedTuple):
-    """Everything that the sweep of DEP computes and its gradient reads."""
+    """The buffers that the sweep of DEP fills and that its gradient reads."""
 
     h: Tensor  # [N, D], by slot
     c: Tensor  # [N, D], by slot
@@ -74,13 +78,24 @@ class DepBuffers(NamedTuple):
 
 
 class DepSweep(torch.autograd.Function):
-    """Runs DEP over a batch: ``apply(...)`` returns roots [B, D] and all states [N, D] in slot order."""
+    """DEP over a batch: ``apply(...)`` returns the states of the roots [B, D] and, by slot, of all [N, D].
+
+    Its arguments are those of :meth:`forward`.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, *weight_tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Multiply the words, then compute the leaves and the levels."""
+        """Multiply the word vectors, then compute the leaves and the levels.
+
+        Args:
+            ctx: torch's context, in which the buffers are kept for the gradient.
+            x: the vectors of the distinct words, [words, V].
+            token: the word of each token, int64 [T].
+            plan: the order of the nodes.
+            weight_tensors: the fields of :class:`DepWeights`.
+        """
         weights, kernels, products = DepWeights(*weight_tensors), kernels_for(x), Products.of(x)
         token = token[plan.tensor("node_of_rank")]
         buffers = _dep_words(x, token, plan, weights, products)
@@ -125,7 +140,7 @@ class DepSweep(torch.autograd.Function):
 def _dep_words(
     x: Tensor, token: Tensor, plan: TreePlan, weights: DepWeights, products: Products
 ) -> DepBuffers:
-    """Make the buffers; fill in W x, W_q x and W_f x of all nodes, and the roles' biases of all children."""
+    """Return the buffers, with W x of all nodes, W_q x and W_f x of all parents, and the biases of roles."""
     nodes, internal, edges = len(token), plan.internal, plan.edges
     dim = weights.recurrent_weight.shape[1]
     shapes = {
@@ -142,7 +157,7 @@ def _dep_words(
     *tensors, word_gates = workspace(x, *shapes.values(), (len(x), 3 * dim))
     buffers = DepBuffers(**dict(zip(shapes, tensors, strict=True)))
     products.multiply_words(x, token, weights.input_weight, word_gates, buffers.gates)
-    # A third of the tokens have dependents, hardly more than there are distinct words.
+    # By token and not by distinct word: only a third of the tokens have dependents, which is hardly more.
     torch.index_select(x.detach(), 0, token[plan.leaves :], out=buffers.parent_x)
     products.mm(buffers.parent_x, products.factor(weights.parent_weight), buffers.parent_products)
     if weights.role_bias is not None:
@@ -154,7 +169,7 @@ def _dep_words(
 def _dep_levels(
     plan: TreePlan, weights: DepWeights, buffers: DepBuffers, kernels: ModuleType, products: Products
 ) -> None:
-    """Compute the leaves; then, of each level, the children's products, h̃ and its product, and the states."""
+    """Fill the buffers: of the leaves first, and then for each level with products, attention and states."""
     h, c, gates, parent_products, child_products, alpha, cosine, context, _ = buffers
     slot, offsets = plan.tensor("slot_of_rank"), plan.tensor("child_offsets")
     leaves, bias, inner_gates = plan.leaves, weights.bias, gates[plan.leaves :]
@@ -189,7 +204,10 @@ def _dep_levels_backward(
     kernels: ModuleType,
     products: Products,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of the gates' pre-activations, both products and the bias."""
+    """Return the gradients of the gates' pre-activations, of both products and of the bias.
+
+    ``droots`` and ``dh_all`` are those of the roots and of all states, see :func:`_start_gradients`.
+    """
     h, c, gates, parent_products, child_products, alpha, cosine, context, _ = buffers
     slot, offsets = plan.tensor("slot_of_rank"), plan.tensor("child_offsets")
     leaves, dim = plan.leaves, h.shape[1]
@@ -222,13 +240,24 @@ def _dep_levels_backward(
 
 
 class ConstSweep(torch.autograd.Function):
-    """Runs CONST over a batch: ``apply(...)`` returns roots [B, D] and all states [N, D] in slot order."""
+    """CONST over a batch: ``apply(...)`` returns the states of the roots [B, D] and, by slot, of all [N, D].
+
+    Its arguments are those of :meth:`forward`.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, *weight_tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Multiply the words and compute the leaves; then take one product and one kernel per level."""
+        """Multiply the word vectors and compute the leaves; then run one product and one kernel per level.
+
+        Args:
+            ctx: torch's context, in which the buffers are kept for the gradient.
+            x: the vectors of the distinct words, [words, V].
+            token: the word of each token, int64 [T].
+            plan: the order of the nodes.
+            weight_tensors: the fields of :class:`ConstWeights`.
+        """
         weights, kernels, products = ConstWeights(*weight_tensors), kernels_for(x), Products.of(x)
         dim, leaves, internal = weights.recurrent_weight.shape[1] // 2, plan.leaves, plan.internal
         states = (leaves + internal, dim)
@@ -290,9 +319,10 @@ class ConstSweep(torch.autograd.Function):
 def _start_gradients(
     dh: Tensor, dc: Tensor, droots: Tensor | None, dh_all: Tensor | None, first_root: int
 ) -> None:
-    """Fill ``dh`` and ``dc`` [N, D] as far as is known before the sweep; parents write the other slots.
+    """Fill ``dh`` and ``dc`` [N, D] before the backward sweep, which writes the slots of all children.
 
-    ``droots`` [B, D] and ``dh_all`` [N, D] are gradients of roots and all states, None of what was not used.
+    ``droots`` [B, D] is the gradient of the roots, ``dh_all`` [N, D] that of all states; each is None if the
+    loss does not depend on it. The roots have slots from ``first_root`` on.
     """
     dc[first_root:] = 0
     if dh_all is not None:
@@ -304,5 +334,5 @@ def _start_gradients(
 
 
 def _pairs(states: Tensor, internal: int) -> Tensor:
-    """Return the states of the children as rows of left and right, [I, 2D]: a view of ``states`` [N, D]."""
+    """Return the states of the left and right child of each internal node, [I, 2D]: a view of ``states``."""
     return states[: 2 * internal].view(internal, 2 * states.shape[1])
