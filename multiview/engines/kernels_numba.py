@@ -1,25 +1,25 @@
-"""The element-wise steps on the CPU, compiled: a row is finished while it is in cache.
+"""The element-wise kernels of the native engine on the CPU, compiled by numba.
 
-The kernels take the buffers of the whole batch and the bounds of one level, so that compiled kernels need no
-slicing. Activations replace the pre-activations in place; the backward pass needs them. Nodes are numbered
-from the first of their kind: of N nodes, the leaves come before the I internal ones. A level's nodes are
-``low`` to ``high - 1``.
+A kernel takes the buffers of the whole batch and the bounds of one level, so that nothing is sliced. It
+finishes each row while the row is in the cache. Activations replace the pre-activations in place, and the
+backward pass reads them there. Leaves and internal nodes are numbered in rank order, each from 0, and a
+kernel computes the nodes from ``low`` to ``high - 1``.
 
 | buffer | |
 |---|---|
 | ``gates`` | [N, 3D], or [I, 5D] for binary nodes: pre-activations without bias of i, o, u, f_l, f_r |
 | ``bias`` | [4D] of i, o, u, f, or [6D] of i, o, u, q, f, p |
 | ``slot`` | int64 [N]: slot of each node |
-| ``h``, ``c`` | [slots, D] |
-| ``offsets`` | int64 [I + 1]: slots of each internal node's children |
+| ``h``, ``c`` | [slots, D]: states and memory cells, by slot |
+| ``offsets`` | int64 [I + 1]: first child's slot of each internal node |
 | ``parent_products`` | [I, 2D]: W_q x, then q in its place; W_f x |
 | ``child_products`` | [E, 2D]: W_p h_k, then p_k in its place; U_f h_k, then f_k in its place |
 | ``alpha``, ``cosine`` | [E]: attention, and cosine of q and p_k |
 | ``context`` | [I, D]: h̃ |
 | ``dgates``, ``dbias``, ... | gradients; those of gates are of the pre-activations, ``dbias`` is added to |
 
-Loops over a row write one array each, so that the compiler can tell the operands apart and vectorise. Sums
-run in the order of children and nodes, so bits depend on the tree alone.
+Each loop over a row writes one array only, so that the compiler can tell the operands apart and vectorise it.
+Sums are taken in the order of children and nodes, so the bits of a result depend on the tree alone.
 
 Shapes: N nodes, I internal nodes, E edges, D hidden.
 """
@@ -36,9 +36,9 @@ from multiview.engines.plan import NORM_FLOOR
 from runtime.compiled import compiled, compiled_part, sigmoid, tanh
 
 BIAS_AFTERWARDS = False
-"""Whether the bias's gradient is summed after the sweep, not level by level."""
+"""Whether the gradient of the bias is summed once after the sweep, and not by the kernels of each level."""
 
-# Sums of products may be reordered by the compiler (a fixed order of its own), else they do not vectorise.
+# The compiler may reorder sums of products, in a fixed way, because they would not be vectorised otherwise.
 _part_with_reordered_sums = functools.partial(compiled_part, fastmath={"reassoc", "contract", "nsz"})
 
 
@@ -50,9 +50,10 @@ def array(tensor: Tensor) -> Any:
 def attach(
     kernel: Callable[..., None], *, reads: Sequence[Tensor], writes: Sequence[Tensor]
 ) -> Callable[..., None]:
-    """Return a kernel attached to its buffers, to be called with the bounds of a level.
+    """Return a kernel with its buffers bound to it, to be called with the bounds of a level.
 
-    ``writes`` are its last buffers: those whose numbers it writes, changes in place or adds to.
+    ``reads`` are its first arguments and ``writes`` the next: those that it writes, changes in place or adds
+    to.
     """
     return functools.partial(kernel, *map(array, reads), *map(array, writes))
 

@@ -1,13 +1,13 @@
-"""The element-wise steps as Triton kernels: one launch per step and level.
+"""The element-wise kernels of the native engine on GPUs, in Triton: one launch per kernel and level.
 
-docs/scaling.md says on which GPU they ran; names, the order of arguments and ``attach`` changed since, which
-only Triton's interpreter ran.
+Names, arguments and shapes are those of ``kernels_numba``. A Triton program computes one node and a block of
+columns, or whole rows for the attention. Each value is written by one program, without atomics, and sums are
+taken over a node's children in order, so the bits are the same in every run. The gradient of the bias is
+summed once after the sweep.
 
-Names, arguments and shapes are those of ``kernels_numba``. A program handles one node
-and a block of columns; the attention needs whole rows. Each value has one writer and sums run over a node's
-children in order: no atomics, the same bits every time. Bias gradients are summed once after the sweep.
-
-Imported only where triton is installed; ``TRITON_INTERPRET=1`` runs the kernels on the CPU, as the tests do.
+docs/scaling.md says on which GPU the kernels ran; since then names, the order of arguments and ``attach``
+have changed, and only Triton's interpreter has run them. ``TRITON_INTERPRET=1`` runs the kernels on the CPU,
+as the tests do. The module is imported only where triton is installed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from torch import Tensor
 from multiview.engines.plan import NORM_FLOOR
 
 BIAS_AFTERWARDS = True
-"""See ``kernels_numba``: programs share no sums."""
+"""True, because programs share no sums; ``kernels_numba`` says what it means."""
 
-_BLOCK = 256  # columns of a program of the gate kernels; whole rows would leave small levels few programs
+_BLOCK = 256  # columns of a program of the gate kernels; with whole rows a small level has too few programs
 
 
 _level_kernel = partial(triton.jit, do_not_specialize=["low"])
-"""Makes a kernel of one level, which must not be compiled anew for a level that begins at 0, 1 or a multiple
-of 16."""
+"""The decorator of a kernel that takes a level's bounds. Without the option, Triton would compile the kernel
+anew for a level that begins at 0, 1 or a multiple of 16."""
 
 
 @triton.jit
@@ -221,11 +221,11 @@ def dep_backward(  # type: ignore[no-untyped-def]
 
 
 def attach(kernel: Any, *, reads: Sequence[Tensor], writes: Sequence[Tensor]) -> Callable[..., None]:
-    """Return a kernel attached to its buffers, called with the bounds of a level; see ``kernels_numba``.
+    """Return a kernel with its buffers bound to it, to be called with the bounds of a level.
 
-    A program of the attention has whole rows, others a block of columns. Triton's own launch looks at every
-    argument, 40 µs each time, and a step has some 200 launches. So the first level goes through it, and the
-    others give the compiled kernel that it chose the addresses of the same buffers.
+    The arguments are as in ``kernels_numba``. Triton's own launch inspects every argument, which takes 40 µs,
+    and a step has some 200 launches. Therefore only the first level is launched by it; later levels launch
+    the same compiled kernel with the addresses of the same buffers.
     """
     buffers = (*reads, *writes)
     dim = min(buffer.shape[1] for buffer in buffers if buffer.dim() == 2)  # states are the narrowest rows
