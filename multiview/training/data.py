@@ -138,14 +138,10 @@ class Split:
     def of(cls, documents: NDArray[np.int64], sentences: int, batch: int) -> Split:
         """Hold out whole documents for validation, in up to ten blocks spread evenly over the corpus.
 
-        They are spread because neighbouring documents are alike. No block is shorter than a segment. Of a
-        document far longer than a block, such as a book, only a part is held out.
-
-        Args:
-            documents: the index of each document's first sentence, and at the end the number of sentences,
-                int64 [documents + 1].
-            sentences: how many sentences to hold out, of which a tenth of the corpus is the most.
-            batch: the sentences of a segment.
+        They are spread because neighbouring documents are alike. About ``sentences`` are held out, but at
+        most a tenth of the corpus. No block is shorter than a segment of ``batch`` sentences. Of a document
+        far longer than a block, such as a book, only a part is held out. ``documents``, int64 [documents + 1],
+        are the first sentence of each document, and at the end the number of sentences.
         """
 
         def next_document(sentence: int) -> int:

@@ -209,10 +209,7 @@ def _gradient(leaf: Tensor) -> Tensor:
 class Optimiser:
     """Adam for the word tables and for all other parameters of a network, called dense, that need a gradient.
 
-    Args:
-        network: on its device; what needs no gradient stays as it is.
-        table_rate: a factor on the learning rate of word tables.
-        table_update: ``dense`` or ``rows``, see the module's docstring.
+    ``table_rate`` is a factor on the learning rate of word tables; ``table_update`` is ``dense`` or ``rows``.
     """
 
     def __init__(
@@ -246,10 +243,7 @@ class Optimiser:
         return [weight.grad for weight in self.dense if weight.grad is not None]
 
     def gradient_norm(self, row_gradients: Sequence[Tensor]) -> Tensor:
-        """Return the Euclidean norm of the whole gradient, a scalar tensor on the device.
-
-        ``row_gradients`` are those of the word rows, [U, E] for each table.
-        """
+        """Return the Euclidean norm of the gradient, with that of the word rows, a scalar on the device."""
         return torch.nn.utils.get_total_norm([*self._dense_gradients(), *row_gradients])
 
     @torch.no_grad()

@@ -104,11 +104,9 @@ def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
 def pair_targets(rows: Sequence[Sequence[int]], group_B: NDArray[np.integer]) -> Targets:
     """Return the targets of paired sentences; each sentence of a pair is an anchor, the other its positive.
 
-    Args:
-        rows: for each line of the file, the numbers in the batch of its anchor, its positive and its
-            negatives.
-        group_B: the group of each sentence, [B]. Pairs connect the sentences of a group, directly or through
-            further sentences; they are no negatives of each other unless a line gives them as such.
+    ``rows`` are lines of the file: the numbers in the batch of an anchor, its positive and its negatives.
+    Pairs connect the sentences of a group, directly or through further sentences; they are no negatives of
+    each other unless a line gives them as such.
     """
     size = len(group_B)
     positive, negative = np.zeros((size, size), bool), group_B[:, None] != group_B[None, :]
@@ -243,13 +241,9 @@ class Objective(nn.Module):
         """Return the loss of a batch, with its gradient, and the ``metrics``, float64; all sum over anchors.
 
         The loss is the mean over pairs of views and directions, plus the weighted terms. The teacher's term
-        is 1 − cosine of the teacher's vector and the predicted one. Scores are computed in float32, or in
-        float64 if the features are. Nothing waits for the device.
-
-        Args:
-            features: the vectors of each view, [B, D], of any floating type.
-            targets: which candidates are positives and negatives, on the features' device.
-            teacher_BK: the teacher's vectors, if there is a teacher.
+        is 1 − cosine of the teacher's vector and the predicted one. ``features`` are [B, D] for each view, of
+        any floating type; scores are computed in float32, or in float64 if the features are. Nothing waits
+        for the device.
         """
         views = list(map(_exact, features))
         anchors = [view_BD[targets.anchor] for view_BD in views]
@@ -297,10 +291,8 @@ class Objective(nn.Module):
 class MeaningObjective(nn.Module):
     """The loss of training that goes on from a model.
 
-    Args:
-        readout: makes the meaning from all views; None if the meaning is the views side by side.
-        positions: the positions, among all views, of those that are contrasted with each other.
-        config: the weight of each term, and the temperature of meanings.
+    ``readout`` makes the meaning from all views; if it is None, the meaning is the views side by side.
+    ``positions`` are those, among all views, of the views that are contrasted with each other.
     """
 
     def __init__(self, readout: Readout | None, positions: Sequence[int], config: MeaningConfig) -> None:
@@ -337,12 +329,8 @@ class MeaningObjective(nn.Module):
         by their cosine over 0.05, and *meaning* contrasts the meanings by their cosine over the temperature,
         each with one softmax over positives and negatives. *kept* is 1 − cosine of an anchor's meaning and
         that of the start. For graded pairs there is no *views*, and *meaning* is half the square of the
-        cosine's error over the temperature. Nothing waits for the device.
-
-        Args:
-            features: the vectors of all views, [B, D] for each.
-            targets: positives and negatives, or graded pairs, on the features' device.
-            start_BK: the meanings by the start, which must be given.
+        cosine's error over the temperature. ``features`` are [B, D] for each of all views; ``start_BK``, the
+        meanings by the start, must be given. Nothing waits for the device.
         """
         meaning_BK = self.meaning(features)
         assert start_BK is not None
