@@ -140,8 +140,8 @@ class Split:
 
         They are spread because neighbouring documents are alike. About ``sentences`` are held out, but at
         most a tenth of the corpus. No block is shorter than a segment of ``batch`` sentences. Of a document
-        far longer than a block, such as a book, only a part is held out. ``documents``, int64 [documents + 1],
-        are the first sentence of each document, and at the end the number of sentences.
+        far longer than a block, such as a book, only a part is held out. ``documents`` are the first sentence
+        of each document, and at the end the number of sentences, int64 [documents + 1].
         """
 
         def next_document(sentence: int) -> int:
