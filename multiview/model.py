@@ -53,16 +53,10 @@ from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.names import absolute_name
 from parsing.trees.batch import Batch
-from runtime.device import (
-    ProductKind,
-    build_in_float32,
-    pick_device,
-    products_in,
-    torch_threads,
-    with_torch_defaults,
-)
+from runtime.device import build_in_float32, pick_device, torch_threads, with_torch_defaults
 from runtime.errors import UserError, check_count
 from runtime.files import lock_folder, path_of
+from runtime.products import ProductKind, products_in
 
 if TYPE_CHECKING:
     from multiview.inference.matches import Explanation

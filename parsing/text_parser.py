@@ -52,7 +52,7 @@ from runtime.process import cached_property, loading, state_without
 if TYPE_CHECKING:
     import torch
 
-    from runtime.device import ProductKind
+    from runtime.products import ProductKind
 
 MAX_TOKENS = 128
 SAMPLE = 50
@@ -188,7 +188,8 @@ def load_parser(
     part of the parser's identity. Raises UserError for a model or device that is not there, and for a model
     that is damaged or has to be converted first.
     """
-    from runtime.device import pick_device, products_in
+    from runtime.device import pick_device
+    from runtime.products import products_in
 
     parser: Any
     folder = find_parser(kind, spec)

@@ -29,9 +29,9 @@ from multiview.engines.plan import (
 )
 from multiview.engines.sweeps import ConstSweep, DepSweep
 from parsing.trees.batch import Batch
-from runtime.device import Products
 from runtime.errors import UserError
 from runtime.process import loading
+from runtime.products import products_for
 
 
 @torch.no_grad()
@@ -188,7 +188,7 @@ class SeqEncoder(ViewEncoder):
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         weights = (getattr(self.gru, f"{name}_l0{suffix}") for name in names)
         input_weight, recurrent_weight, input_bias, recurrent_bias = weights
-        products, half = Products.of(x_UE), self.dim // 2
+        products, half = products_for(x_UE), self.dim // 2
         gates_UG = products.new_mm(x_UE, products.factor(input_weight)).add_(input_bias)
         recurrent_factor = products.factor(recurrent_weight)
         state_BH = x_UE.new_zeros(int(batch_sizes[0]), half)

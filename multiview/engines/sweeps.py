@@ -40,9 +40,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from multiview.engines.plan import ConstWeights, DepWeights, TreePlan, workspace
-from runtime.device import Products
 from runtime.errors import UserError
 from runtime.process import loading
+from runtime.products import Products, TorchProducts, products_for, sum_by_word
 
 
 def kernels_for(x: Tensor) -> ModuleType:
@@ -96,7 +96,7 @@ class DepSweep(torch.autograd.Function):
             plan: the order of the nodes.
             weight_tensors: the fields of :class:`DepWeights`.
         """
-        weights, kernels, products = DepWeights(*weight_tensors), kernels_for(x), Products.of(x)
+        weights, kernels, products = DepWeights(*weight_tensors), kernels_for(x), products_for(x)
         token = token[plan.tensor("node_of_rank")]
         buffers = _dep_words(x, token, plan, weights, products)
         _dep_levels(plan, weights, buffers, kernels, products)
@@ -116,11 +116,11 @@ class DepSweep(torch.autograd.Function):
         dgates, dparent_products, dchild_products, dbias = _dep_levels_backward(
             plan, weights, buffers, droots, dh_all, ctx.kernels, products
         )
-        dwords = products.sum_by_word(dgates, token, len(x))
+        dwords = sum_by_word(dgates, token, len(x))
         drole_bias = None
         if weights.role_bias is not None:
             role = plan.tensor("role")[: plan.edges]
-            drole_bias = products.sum_by_word(dchild_products, role, len(weights.role_bias))
+            drole_bias = sum_by_word(dchild_products, role, len(weights.role_bias))
         gradients = DepWeights(
             input_weight=products.gradient(dwords, x),
             parent_weight=products.gradient(dparent_products, buffers.parent_x),
@@ -133,7 +133,7 @@ class DepSweep(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             dx = products.new_mm(dwords, products.cast(weights.input_weight))
             dparent_x = products.new_mm(dparent_products, products.cast(weights.parent_weight))
-            dx += products.sum_by_word(dparent_x, token[plan.leaves :], len(x))
+            dx += sum_by_word(dparent_x, token[plan.leaves :], len(x))
         return dx, None, None, *gradients
 
 
@@ -202,7 +202,7 @@ def _dep_levels_backward(
     droots: Tensor | None,
     dh_all: Tensor | None,
     kernels: ModuleType,
-    products: Products,
+    products: TorchProducts,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of the gates' pre-activations, of both products and of the bias.
 
@@ -258,7 +258,7 @@ class ConstSweep(torch.autograd.Function):
             plan: the order of the nodes.
             weight_tensors: the fields of :class:`ConstWeights`.
         """
-        weights, kernels, products = ConstWeights(*weight_tensors), kernels_for(x), Products.of(x)
+        weights, kernels, products = ConstWeights(*weight_tensors), kernels_for(x), products_for(x)
         dim, leaves, internal = weights.recurrent_weight.shape[1] // 2, plan.leaves, plan.internal
         states = (leaves + internal, dim)
         shapes = states, states, (leaves, 3 * dim), (internal, 5 * dim), (len(x), 3 * dim)
@@ -306,7 +306,7 @@ class ConstSweep(torch.autograd.Function):
             dbias[: 3 * dim] = dleaf_gates.sum(0) + dgates[:, : 3 * dim].sum(0)
             dbias[3 * dim :] = dgates[:, 3 * dim :].sum(0).view(2, dim).sum(0)
 
-        dwords = products.sum_by_word(dleaf_gates, token, len(x))
+        dwords = sum_by_word(dleaf_gates, token, len(x))
         dx = products.new_mm(dwords, products.cast(input_weight)) if ctx.needs_input_grad[0] else None
         gradients = ConstWeights(
             input_weight=products.gradient(dwords, x),

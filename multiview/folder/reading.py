@@ -30,9 +30,10 @@ from parsing.trees.batch import (
     offsets_of,
 )
 from runtime.cli import warn_once
-from runtime.device import chosen_products, pick_device
+from runtime.device import pick_device
 from runtime.errors import UserError, check_count
 from runtime.process import loading, pause_collector
+from runtime.products import chosen_products
 
 if TYPE_CHECKING:
     import torch

@@ -19,10 +19,11 @@ from multiview.encoders.registry import ViewStack
 from multiview.folder.reading import SentenceReader, Tokens
 from multiview.structure.joining import encoder_of_structure, joined_encoder
 from runtime.cli import warn_once
-from runtime.device import chosen_threads, products_in, torch_threads, with_torch_defaults
+from runtime.device import chosen_threads, torch_threads, with_torch_defaults
 from runtime.errors import UserError, check_count
 from runtime.pool import ADVICE, LocalPool
 from runtime.process import pause_collector
+from runtime.products import products_in
 from runtime.progress import progress
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from multiview.structure.binding import WIDTH
 from multiview.structure.joining import check_share
 from parsing.names import absolute_name
 from parsing.trees.cache import TreeCache
-from runtime.device import ProductKind, products_in
 from runtime.errors import UserError
 from runtime.files import json_digest, sha256_file
 from runtime.process import cached_property
+from runtime.products import ProductKind, products_in
 
 Method = Literal["encode", "features"]
 """The kind of vectors that is meant, by the method that gives it."""

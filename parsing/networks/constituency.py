@@ -31,8 +31,9 @@ from parsing.networks.parser import VOCABULARY, EncodedParser, ParserModel, Stag
 from parsing.trees.batch import ConstituencyParse, Int
 from runtime.cli import config_to_json
 from runtime.compiled import compiled
-from runtime.device import Products, pick_masked, to_host
+from runtime.device import pick_masked, to_host
 from runtime.errors import UserError
+from runtime.products import products_for
 
 CHUNK_SPANS = 4096
 """Spans scored at once: 4096 x 250 floats stay in a core's second-level cache."""
@@ -84,7 +85,7 @@ class LabelHead(nn.Sequential):
         right_PH = left_PH + (hidden_layer.bias - hidden_layer.bias.mean())
         scale, shift = norm.weight.detach().numpy(), norm.bias.detach().numpy()
         left, right = fenceposts(lengths)
-        products = Products.of(posts_PH)
+        products = products_for(posts_PH)
         best, label = np.empty(len(left), np.float32), np.empty(len(left), np.int32)
         for first in range(0, len(left), CHUNK_SPANS):
             spans = slice(first, first + CHUNK_SPANS)
@@ -276,7 +277,7 @@ class SpanParser(EncodedParser[ConstituencyParse]):
         """Find the trees, see :meth:`EncodedParser.parse_states`."""
         head = self.model.span_head
         lengths = positions_B.numpy().astype(np.int64) - 2
-        products = Products.of(states_BTD)
+        products = products_for(states_BTD)
         posts_PH = products.linear(fencepost_vectors(states_BTD, positions_B), head.parts[0].weight)
         wait_for_labels = head.best_labels(posts_PH, lengths)
         wait_for_tags = to_host(self.model.tag_head(word_states(states_BTD, positions_B)).argmax(-1))

@@ -34,7 +34,9 @@ from parsing.networks.sentence_encoder import shared_dropout
 from parsing.trees.batch import DependencyParse, Int64
 from runtime.cli import config_to_json
 from runtime.compiled import compiled
-from runtime.device import Products, to_host
+from runtime.device import to_host
+from runtime.int8 import int8_matrix, quantised
+from runtime.products import Int8Products, products_for
 
 Float = NDArray[np.floating]
 
@@ -85,7 +87,7 @@ class DependencyModel(ParserModel):
 
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:
         rate = self.encoder.dropout if self.training else 0.0
-        product_BTA = Products.of(x_BTD).linear(x_BTD, layer.weight, layer.bias)
+        product_BTA = products_for(x_BTD).linear(x_BTD, layer.weight, layer.bias)
         return shared_dropout(functional.leaky_relu(product_BTA, NEGATIVE_SLOPE), rate)
 
     def arc_scores(self, x_BTD: Tensor, mask_BT: Tensor) -> Tensor:
@@ -93,8 +95,8 @@ class DependencyModel(ParserModel):
         dependent_BTA = self._mlp(self.arc_dependent, x_BTD)
         head_BTA = self._mlp(self.arc_head, x_BTD)
         # [d; 1]ᵀ W = dᵀ W[:-1] + W[-1]
-        products, bias = Products.of(x_BTD), self.arc_weight[-1]
-        if products.int8:
+        products, bias = products_for(x_BTD), self.arc_weight[-1]
+        if isinstance(products, Int8Products):
             product_BTA = products.linear(
                 dependent_BTA, self.arc_weight, bias, lambda weight: weight[:-1].t()
             )
@@ -111,9 +113,8 @@ class DependencyModel(ParserModel):
         one_N1 = dependent_NM.new_ones(len(dependent_NM), 1)
         dependent_NM = torch.cat([dependent_NM, one_N1], 1)
         head_NM = torch.cat([head_NM, one_N1], 1)
-        products = Products.of(x_BTD)
-        if products.int8:
-            return self._int8_relation_scores(products, dependent_NM, head_NM)
+        if isinstance(products_for(x_BTD), Int8Products):
+            return self._int8_relation_scores(dependent_NM, head_NM)
         weight_MRM = self.relation_weight.transpose(0, 1).flatten(1)
         if self.training:
             return self._relation_products(weight_MRM, dependent_NM, head_NM)
@@ -130,14 +131,14 @@ class DependencyModel(ParserModel):
         _dots(left_NRM.numpy(), head_NM.numpy(), scores_NR.numpy())
         return scores_NR
 
-    def _int8_relation_scores(self, products: Products, dependent_NM: Tensor, head_NM: Tensor) -> Tensor:
-        factor = products.factor(self.relation_weight, lambda weight: weight.permute(2, 0, 1).flatten(0, 1))
+    def _int8_relation_scores(self, dependent_NM: Tensor, head_NM: Tensor) -> Tensor:
+        factor = int8_matrix(self.relation_weight, lambda weight: weight.permute(2, 0, 1).flatten(0, 1))
         scores_NR = head_NM.new_empty(len(head_NM), len(self.relations))
         chunks = (each.split(RELATION_CHUNK) for each in (dependent_NM, head_NM, scores_NR))
         for dependent, head, scores in zip(*chunks, strict=True):
-            rows, row_scale = products.rows(dependent)
-            left = products.sums(rows, factor)
-            _int8_dots(left.numpy(), row_scale, products.scale(factor), head.numpy(), scores.numpy())
+            rows, row_scale = quantised(dependent)
+            left = factor.sums(rows)
+            _int8_dots(left.numpy(), row_scale, factor.column_scale, head.numpy(), scores.numpy())
         return scores_NR
 
     def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:

@@ -34,11 +34,12 @@ from parsing.networks.features import ParserVocabulary
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.batch import DeviceLost
 from runtime.cli import LOGGER, Config, config_from_json, config_to_json, configuration
-from runtime.device import build_without_weights, chosen_products, products_in, with_torch_defaults
+from runtime.device import build_without_weights, with_torch_defaults
 from runtime.errors import UserError, out_of_memory
 from runtime.files import read_json, read_record, write_record
 from runtime.folders import current_folder, refuse_others, replace_folder
 from runtime.process import cached_property, state_without
+from runtime.products import chosen_products, products_in
 
 CPU_POSITIONS, GPU_POSITIONS = 2_000, 32_768
 """Padded positions in a batch: few, to stay in a core's cache, or many, to fill a GPU."""

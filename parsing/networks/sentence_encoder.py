@@ -37,9 +37,9 @@ from parsing.networks.config import EncoderSizes
 from parsing.networks.features import PAD, TABLE_LOCK, ParserVocabulary, TypeTable, WordBatch, make_batch
 from parsing.trees.batch import Int64, offsets_of
 from runtime.compiled import FEW_SEQUENCES, add_products, compiled, sigmoid, tanh
-from runtime.device import Products
-from runtime.int8 import quantise_row
+from runtime.int8 import int8_matrix, quantise_row, quantised
 from runtime.process import cached_property
+from runtime.products import Int8Products, products_for
 
 Recurrent = Sequence[Sequence[NDArray[np.floating]]]  # of each layer and direction
 
@@ -218,9 +218,9 @@ class BidirectionalLayer(nn.Module):
         once; None if the rows are the positions. With ``recurrent``, :meth:`recurrent_weights`, all steps are
         compiled.
         """
-        products = Products.of(x_KE)
-        if products.int8:
-            return self._int8_states(products, x_KE, packing, row_N)
+        products = products_for(x_KE)
+        if isinstance(products, Int8Products):
+            return self._int8_states(x_KE, packing, row_N)
         out_ND = x_KE.new_empty(len(packing.index_N), 2 * self.ahead.hidden_size)
         for direction, lstm in enumerate((self.ahead, self.back)):
             input_weight, hidden_weight, input_bias, hidden_bias = lstm.all_weights[0]
@@ -243,26 +243,24 @@ class BidirectionalLayer(nn.Module):
                 previous = high - low
         return out_ND
 
-    def _int8_states(
-        self, products: Products, x_KE: Tensor, packing: Packing, row_N: Tensor | None
-    ) -> Tensor:
+    def _int8_states(self, x_KE: Tensor, packing: Packing, row_N: Tensor | None) -> Tensor:
         out_ND = x_KE.new_empty(len(packing.index_N), 2 * self.ahead.hidden_size)
         rows = np.arange(len(out_ND)) if row_N is None else row_N.numpy()
-        rows_KE, x_scale = products.rows(x_KE)
+        rows_KE, x_scale = quantised(x_KE)
         for direction, lstm in enumerate((self.ahead, self.back)):
             weights = dict(lstm.named_parameters())
-            input_factor, hidden_factor = (products.factor(weights[f"weight_{i}h_l0"]) for i in "ih")
+            input_factor, hidden_factor = (int8_matrix(weights[f"weight_{i}h_l0"]) for i in "ih")
             bias = (weights["bias_ih_l0"] + weights["bias_hh_l0"]).numpy()
-            inputs = products.sums(rows_KE, input_factor).numpy()
+            inputs = input_factor.sums(rows_KE).numpy()
             h_BH = x_KE.new_zeros(packing.shape[0], lstm.hidden_size)
             h_scale, c, out = np.ones(len(h_BH), np.float32), np.zeros_like(h_BH.numpy()), out_ND.numpy()
-            of_inputs = inputs, rows, x_scale, products.scale(input_factor), bias
-            of_states = h_BH.numpy(), h_scale, products.scale(hidden_factor), c, out
+            of_inputs = inputs, rows, x_scale, input_factor.column_scale, bias
+            of_states = h_BH.numpy(), h_scale, hidden_factor.column_scale, c, out
             previous = 0
             for low, high in packing.times(reverse=bool(direction)):
                 # Ahead, some sentences have ended; back, some begin now, with a state of zeros.
                 running = min(previous, high - low)
-                recurrent = products.sums(h_BH[:running], hidden_factor).numpy() if running else inputs[:0]
+                recurrent = hidden_factor.sums(h_BH[:running]).numpy() if running else inputs[:0]
                 _int8_step(*of_inputs, recurrent, running, *of_states, low, high, direction)
                 previous = high - low
         return out_ND

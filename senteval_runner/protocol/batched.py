@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from runtime.compiled import compiled
-from runtime.device import Products
 from runtime.errors import UserError
+from runtime.products import OneDnnProducts, products_for
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.features import Float, Int
 
@@ -46,8 +46,8 @@ def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
 
     ``weights`` is the number of weights per fold; it decides which library computes the product.
     """
-    products = Products.of(a_FKM)
-    if a_FKM.shape[1] < 4 or weights < MIN_ONEDNN_WEIGHTS or not products.onednn:
+    products = products_for(a_FKM)
+    if a_FKM.shape[1] < 4 or weights < MIN_ONEDNN_WEIGHTS or not isinstance(products, OneDnnProducts):
         return torch.bmm(a_FKM, b_FMN)
     products_KN = list(map(products.product, a_FKM, b_FMN))
     return products_KN[0][None] if len(products_KN) == 1 else torch.stack(products_KN)

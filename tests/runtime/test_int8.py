@@ -7,8 +7,6 @@ import pytest
 import torch
 
 from runtime import int8
-from runtime.device import Products, products_in
-from runtime.errors import UserError
 from runtime.int8 import EXACT_TERMS, INPUT_STEPS, WEIGHT_STEPS, Int8Matrix, int8_matrix, quantised
 
 SHAPES = [
@@ -95,20 +93,6 @@ def test_a_weight_is_rounded_once_and_again_when_it_has_changed() -> None:
     del weight
     gc.collect()
     assert len(int8._matrices) == count - 1
-
-
-def test_integers_serve_inference_alone() -> None:
-    x = torch.randn(3, 64)
-    with products_in("int8"):
-        assert not Products.of(x).int8
-        with torch.inference_mode():
-            assert Products.of(x).int8 and not Products.of(x.double()).int8
-            with products_in("float32"):
-                assert not Products.of(x).int8
-    with torch.inference_mode():
-        assert not Products.of(x).int8
-    with pytest.raises(UserError, match=r"^products='int4': int8 or float32$"), products_in("int4"):
-        pass
 
 
 def test_the_pinned_torch_has_the_fast_operator() -> None:

@@ -21,7 +21,7 @@ from parsing.networks.sentence_encoder import (
     runs_packed,
 )
 from runtime.compiled import FEW_SEQUENCES
-from runtime.device import Products
+from runtime.products import products_for
 
 WORDS = [["The", "cat", "sat", "."], ["the", "dog", "sat"], ["A", "cat", "ran", "<pad>", "<pad>"]]
 SENTENCES = [
@@ -135,7 +135,7 @@ def test_few_sentences_have_the_states_of_many_by_a_compiled_loop(encoder, count
     module, table = encoder[0].float(), encoder[1]
     vectors = TypeVectors(table.vocabulary, module)
     many, lengths = vectors.states([*SENTENCES, *SENTENCES])
-    monkeypatch.setattr(Products, "addmm", None)
+    monkeypatch.setattr(type(products_for(torch.zeros(1))), "addmm", None)
     states, positions = vectors.states(SENTENCES[:count])
     assert positions.tolist() == lengths[:count].tolist()
     torch.testing.assert_close(states, many[:count, : states.shape[1]], rtol=0, atol=1e-6)
