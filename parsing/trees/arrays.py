@@ -1,9 +1,9 @@
-"""Trees as arrays: binarise constituents and back, compute heights and find defects of many trees at once.
+"""Trees as arrays: binarisation and its inverse, and the heights and defects of many trees at once.
 
 Binarisation is left markovisation of order 0 (docs/equations.md): A(b c d) becomes A(dummy(b c) d), and a
-sentence of n words has n - 1 internal nodes with exactly two children each. Unary chains are one label
-(``S::VP``) already in the spans, above words too. Label 0 is the parser's null label ``""``: it stands for
-"no chain above this word" and for a sentence without a label of its own.
+sentence of n words has n - 1 internal nodes with exactly two children each. In the spans a unary chain is
+already one label (``S::VP``), also above a single word. Label 0 is the parser's null label ``""``; it means
+that there is no chain above a word, or that the sentence as a whole has no label.
 
 Shapes: n words of a sentence, m spans, B sentences, N tokens; internal nodes of sentence i start at
 ``offsets[i] - i``. Ids as in :class:`parsing.trees.batch.Batch`.
@@ -35,8 +35,8 @@ DEFECTS = (
 def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
     """Return the height of each word, [N], and the defect of each tree, [B], as an index in DEFECTS.
 
-    A word without dependents has height 0, others one more than their highest dependent. Heads are 1-based
-    in the sentence, 0 is the root's.
+    A word without dependents has height 0, every other word one more than its highest dependent. Heads [N]
+    are 1-based in the sentence, 0 for the root; ``offsets`` [B+1] are where the sentences start.
     """
     heights = np.zeros(len(head), np.int32)
     defects = np.zeros(len(offsets) - 1, np.int32)
@@ -47,7 +47,7 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
         defects[i] = _count_dependents(head[first:end], missing_children[first:end])
         if defects[i] != 0:
             continue
-        # From words without dependents upwards; a cycle is never reached. O(n).
+        # From the words without dependents upwards, in O(n). The words of a cycle are never reached.
         depth, finished_words = 0, 0
         for j in range(first, end):
             if missing_children[j] == 0:
@@ -72,7 +72,7 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
 
 @compiled_part
 def _count_dependents(head, count):  # type: ignore[no-untyped-def]
-    """Write how many dependents each word of a sentence has; return the defect, if it is not a cycle."""
+    """Add the number of dependents of each word to ``count``; return the defect, which may not be a cycle."""
     roots = 0
     for h in head:
         if h < 0 or h > len(head):
@@ -88,8 +88,8 @@ def _count_dependents(head, count):  # type: ignore[no-untyped-def]
 def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, Int32, Int32, Int32]:
     """Return heights [N-B], defects [B], and the first and the last word [N-B] of internal nodes.
 
-    Leaves have height 0, a node one more than its higher child. Defects are indices in DEFECTS, words are
-    positions in the sentence, children are ids local to the sentence.
+    A leaf has height 0, a node one more than its higher child. Defects are indices in DEFECTS, words are
+    positions in the sentence. The children ``left`` and ``right`` [N-B] are ids local to the sentence.
     """
     heights = np.zeros(len(left), np.int32)
     first_word = np.zeros(len(left), np.int32)
@@ -125,13 +125,15 @@ class BinaryTree:
     leaf_label: Int
     """int32 [n], the unary chain above each word, 0 for none."""
     left: Int
+    """int32 [n-1], the left child of node n+i."""
     right: Int
+    """int32 [n-1], its right child."""
     label: Int
-    """int32 [n-1], label of internal node n+i, or the dummy label."""
+    """int32 [n-1], its label, which is the dummy label if binarisation added the node."""
 
 
 def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:
-    """Binarise a parse; internal nodes are numbered in postorder.
+    """Return the binary tree of a parse; internal nodes are numbered in postorder.
 
     The first span must be the whole sentence; a word without a span of its own gets the null label. Nodes
     that binarisation adds have the dummy label. Raises ValueError if the spans are not a tree over the
@@ -147,7 +149,7 @@ def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:
 
 
 def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyParse:
-    """Return the parse of a binary tree and its tags, int32 [n], without words' spans with the null label."""
+    """Return the parse of a binary tree and its tags, int32 [n]; words with the null label have no span."""
     n = len(tree.leaf_label)
     words = np.arange(n, dtype=np.int32)
     _, _, first_word, last_word = constituency_heights(tree.left, tree.right, np.array([0, n], np.int64))
@@ -163,11 +165,11 @@ def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyPar
 
 @compiled_if_long
 def _tree_arrays(starts, ends, labels, dummy, n):  # type: ignore[no-untyped-def]
-    """Tell whether spans are a tree, and return the arrays of its :class:`BinaryTree`, in one pass.
+    """Return whether spans are a tree, and the arrays of its :class:`BinaryTree`, in one pass.
 
-    The arrays are ``leaf_label`` [n] and ``left``, ``right``, ``label`` as rows of one [3, n-1]. There is no
-    exception, because compiled code that raises one could not be kept on disk. The function is long because
-    parts of it would hand the whole state of the pass to each other.
+    The arrays are ``leaf_label`` [n] and ``left``, ``right``, ``label`` as the rows of one array [3, n-1]. No
+    exception is raised, because compiled code that raises one could not be kept on disk. The function is long
+    because smaller ones would have to pass the whole state of the loop to each other.
     """
     leaf_label, nodes = np.zeros(n, np.int32), np.zeros((3, n - 1), np.int32)
     if len(starts) == 0 or starts[0] != 0 or ends[0] != n:
@@ -209,7 +211,14 @@ def _tree_arrays(starts, ends, labels, dummy, n):  # type: ignore[no-untyped-def
 def to_parse(
     tree: Sentence, labels: Mapping[str, int], tags: Mapping[str, int], *, unlabelled: bool = False
 ) -> ConstituencyParse:
-    """Return a tree as arrays; without ``unlabelled`` only the whole sentence may have no label."""
+    """Return a constituency tree as arrays.
+
+    Args:
+        tree: a sentence with tags and spans.
+        labels: the id of each label.
+        tags: the id of each tag.
+        unlabelled: whether to keep spans without a label; that of the whole sentence is always kept.
+    """
     whole, *parts = tree.spans or ()
     spans = [whole, *(span for span in parts if unlabelled or span[2])]
     return ConstituencyParse(
@@ -223,7 +232,14 @@ def to_parse(
 def from_parse(
     parse: ConstituencyParse, words: Sequence[str], labels: Sequence[str], tags: Sequence[str]
 ) -> Sentence:
-    """Return a parse as a tree over ``words``; its ids are indices into ``labels`` and ``tags``."""
+    """Return a parse as a sentence with tags and spans.
+
+    Args:
+        parse: the arrays of the tree.
+        words: the words of the sentence.
+        labels: the names of the labels, by id.
+        tags: the names of the tags, by id.
+    """
     names = [labels[label] for label in parse.labels]
     spans = tuple(zip(parse.starts.tolist(), parse.ends.tolist(), names, strict=True))
     return Sentence(tuple(words), tags=tuple(tags[tag] for tag in parse.tags), spans=spans)

@@ -1,4 +1,4 @@
-"""Parses of sentences, and batches of trees as arrays, which are the same in memory and in a tree cache.
+"""Parses of single sentences, and batches of trees as the arrays that a tree cache stores.
 
 Shapes: B sentences, N tokens; a sentence of n tokens has n leaves and n - 1 internal nodes.
 """
@@ -32,7 +32,7 @@ FLAG_NAMES = {
     EMPTY: "empty",
     BLANK_TOKEN: "blank token",
 }
-# One value per token, or one per internal node.
+# The arrays with one value per token, and those with one per internal node.
 TOKEN_FIELDS = ("token", "head", "relation", "dep_height", "tag", "leaf_label")
 NODE_FIELDS = ("left", "right", "label", "const_height")
 
@@ -41,23 +41,24 @@ class Annotation(NamedTuple):
     """A kind of trees that sentences may have, which a view may require."""
 
     parser: str
-    """The kind of its parser, whose identity a tree cache has under this name."""
+    """The kind of the parser that makes it; a tree cache has the parser's identity under this name."""
     view_fields: tuple[str, ...]
-    """Its arrays that encoders of views read."""
+    """Those of its arrays that the encoders of views read."""
     other_fields: tuple[str, ...] = ()
+    """Its other arrays."""
 
 
 ANNOTATIONS = {
     "dep": Annotation("dependency", ("head", "relation", "dep_height")),
     "const": Annotation("constituency", ("left", "right", "const_height"), ("tag", "leaf_label", "label")),
 }
-# Reserved last names of the inventories, for fallback trees and the nodes that binarisation adds.
+# The last names of the inventories are reserved for fallback trees and for nodes that binarisation adds.
 FALLBACK_NAME = "_"
 DUMMY_NAME = "<dummy>"
 
 
 def flag_reasons(flags: UInt8) -> dict[str, int]:
-    """Count the flagged sentences by reason; a fallback tree without any other flag is a parser's fault."""
+    """Count the flagged sentences by reason; an unexplained fallback tree is a parser's fault."""
     is_too_long = (flags & TOO_LONG) > 0
     has_fallback = (flags & (DEP_FALLBACK | CONST_FALLBACK)) > 0
     is_fault = (flags & (EMPTY | BLANK_TOKEN | TOO_LONG)) == 0
@@ -74,7 +75,7 @@ def flag_reasons(flags: UInt8) -> dict[str, int]:
 
 
 def offsets_of(lengths: Sequence[int] | Int) -> Int64:
-    """Return where each of n consecutive items of these ``lengths`` [n] starts, then the end: int64 [n+1]."""
+    """Return where each of n consecutive items starts, then where the last ends, int64 [n+1]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -86,15 +87,15 @@ def ids_of(names: Sequence[str]) -> dict[str, int]:
 
 
 def concatenated_ranges(starts: Int, lengths: Int) -> Int64:
-    """Return the integers of some ranges, one range after the other: int64 [sum of lengths]."""
+    """Return, for each i, the ``lengths[i]`` integers from ``starts[i]`` on: int64 [sum of lengths]."""
     ends = np.cumsum(lengths)
     numbers: Int64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
     return numbers
 
 
 def narrow(values: Int) -> Int:
-    """Cast ``values`` [n] to the narrowest signed type that holds all of them, the quickest to decode."""
-    # A signed type that holds h holds -h - 1, too; of a negative number numpy names the signed type.
+    """Cast ``values`` [n] to the narrowest signed type that holds them, which is the fastest to decode."""
+    # A signed type that holds h also holds -h - 1, and for a negative number numpy returns a signed type.
     lowest = min(int(values.min()), -int(values.max()) - 1, -1) if values.size else -1
     return values.astype(np.min_scalar_type(lowest), copy=False)
 
@@ -107,7 +108,7 @@ class WordIds(Protocol):
     """Maps word types to the ids of an embedding table."""
 
     key: str
-    """Names this mapping alone; the ids of a shard's types are kept under it."""
+    """A name that no other mapping has; a shard keeps the ids of its types under it."""
 
     def lookup(self, types: list[str]) -> Int32:
         """Return the id of each type, or of the unknown word if it has none: int32 [len(types)]."""
@@ -134,10 +135,10 @@ class Inventories:
 class Batch:
     """Trees of B successive sentences as concatenated arrays.
 
-    Arrays of fields that were not requested are empty; ``fields`` names those present. Those of words are
-    [N], those of internal nodes, ``left`` to ``const_height``, [N-B]. Node ids are local to their sentence:
-    leaves ``0..n-1``, internal nodes ``n..2n-2``, root last. The internal nodes of sentence i start at
-    ``sentence_offsets[i] - i``. Heights of leaves and of words without dependents are 0.
+    ``fields`` names the arrays that are present; the others are empty. Arrays of words are [N], those of
+    internal nodes (``left``, ``right``, ``label``, ``const_height``) [N-B]. Node ids are local to their
+    sentence: leaves ``0..n-1``, internal nodes ``n..2n-2``, the root last. The internal nodes of sentence i
+    start at ``sentence_offsets[i] - i``. Leaves and words without dependents have height 0.
     """
 
     sentence_offsets: Int64
@@ -148,18 +149,18 @@ class Batch:
     token: Int32 = field(default_factory=_no_values)
     """Ids into ``types``."""
     row: Int32 = field(default_factory=_no_values)
-    """Ids of the vocabulary that the cache was read with; absent without."""
+    """Ids in the vocabulary that the cache was read with; empty if it was read without one."""
     relations: tuple[str, ...] = ()
     """Names of the ids in ``relation``."""
     types: list[str] | None = None
-    """Word types (possibly some that the batch does not use); None without tokens."""
+    """Word types, of which the batch may not use all; None without ``token``."""
     head: Int32 = field(default_factory=_no_values)
     """1-based head within the sentence, 0 for the root."""
     relation: Int32 = field(default_factory=_no_values)
     dep_height: Int32 = field(default_factory=_no_values)
     tag: Int32 = field(default_factory=_no_values)
     leaf_label: Int32 = field(default_factory=_no_values)
-    """Unary chain above the word."""
+    """Ids of the unary chains above the words."""
     left: Int32 = field(default_factory=_no_values)
     right: Int32 = field(default_factory=_no_values)
     label: Int32 = field(default_factory=_no_values)
@@ -176,7 +177,7 @@ class Batch:
     def distinct_words(self) -> tuple[list[str], Int64]:
         """Return the words that occur, each once [U], and which of them each token is: int64 [N]."""
         assert self.types is not None, "the batch has no tokens"
-        if np.bincount(self.token, minlength=len(self.types)).all():  # as parsing leaves it
+        if np.bincount(self.token, minlength=len(self.types)).all():  # as in every batch that a parser made
             return list(self.types), self.token.astype(np.int64)
         type_ids, word_N = np.unique(self.token, return_inverse=True)
         return [self.types[type_id] for type_id in type_ids], word_N.astype(np.int64)
@@ -189,7 +190,7 @@ class Batch:
 
 
 def join_batches(batches: Sequence[Batch]) -> Batch:
-    """Make one batch of successive ones with the same fields; each word type is listed once."""
+    """Join successive batches that have the same fields; each word type is listed once."""
     first = batches[0]
     if len(batches) == 1:
         return first
@@ -219,10 +220,11 @@ class DeviceLost(UserError):
 
 
 def is_same_parser(identity: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Tell whether two identities are those of one parser, perhaps on different devices or in other products.
+    """Tell whether two identities are of the same parser, whatever the device and the kind of products.
 
-    These round differently, which changes about one tree in hundreds. A cache must not mix such trees,
-    because the same command has to end in the same bytes; a model does not mind.
+    Devices and kinds of products (float32, int8) round differently, which changes about one tree in hundreds.
+    A cache must not mix such trees, because the same command has to write the same bytes. A model may be used
+    with trees of either.
     """
     keys = {*identity, *other} - {"device", "products"}
     return all(identity.get(key) == other.get(key) for key in keys)
@@ -247,9 +249,10 @@ class ConstituencyParse:
     starts: Int
     """The first token of each span: int32 [m]."""
     ends: Int
-    """One past its last token; a span of one word is the chain above that word."""
+    """One past the last token of each span; the label of a span of one word is the chain above that word."""
     labels: Int
-    """Indices into the parser's ``labels``; unary chains are one label; the first span is the sentence."""
+    """Indices into the parser's ``labels``, where a unary chain is one label. The first span is the
+    whole sentence."""
 
 
 class DependencyParser(Protocol):

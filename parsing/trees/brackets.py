@@ -1,11 +1,11 @@
-"""Reads back what ``to_ptb`` and the spaCy component's ``parse_string`` write: one tree in brackets."""
+"""Reads a tree in brackets, as ``to_ptb`` and the spaCy component's ``parse_string`` write it."""
 
 from corpora import brackets
 from parsing.trees.sentences import ParsedSentence
 
 
 def read_tree(text: str) -> ParsedSentence:
-    """Return a bracketed tree as a sentence that draws itself; anything but one tree is a UserError."""
+    """Return a bracketed tree as a sentence; raise UserError if the text is not one tree."""
     sentence = brackets.read_tree(text)
     return ParsedSentence(
         words=list(sentence.tokens),

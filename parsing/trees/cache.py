@@ -4,10 +4,10 @@
     batch = cache.read(0, 400)                      # every field, word types as strings
     batch = cache.read(400, 800, ("token", "head"), vocabulary)
 
-A shard that is read sequentially, or a second time, is decoded completely and kept while it is among the most
-recently used; batches are then slices of it. The first read from a shard out of sequence decodes only the
-batch's range, since training shuffles. Memory holds ``open_shards`` decoded shards (about 4 MB each), however
-large the corpus is. Threads may share an object; a copy opens its files again.
+A shard that is read in sequence, or a second time, is decoded as a whole; batches are then slices of it. The
+first batch that is read out of sequence, as in training, which shuffles, decodes only its own range. The
+``open_shards`` shards that were used last stay in memory (about 4 MB each), however large the corpus is.
+Threads may share a cache object; a pickled copy opens the files again.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ FORMAT_VERSION = 2
 SHARD_SENTENCES = 8192
 OPEN_SHARDS = 16
 READING = shared_lock()
-"""The lock for reading or closing open shards."""
-# Files written today open with every later HDF5, and their layout does not change with the library.
+"""The lock that a thread holds while it reads or closes shards."""
+# The oldest and the newest layout of files: every later HDF5 reads it, and it is the same in all versions.
 LIBVER = ("v108", "v108")
 
 
@@ -68,9 +68,9 @@ class Manifest(Inventories):
     """Corpus, parsers and options: everything that determines the content."""
     shard_sentences: Count = SHARD_SENTENCES
     complete: bool = False
-    """Whether the whole corpus is parsed."""
+    """Whether the whole corpus has been parsed."""
     shards: tuple[ShardRow, ...] = ()
-    """The finished shards in order; while a run is under way there may be gaps."""
+    """The finished shards in order; there may be gaps until the run has finished."""
 
     def prefix(self) -> list[ShardRow]:
         """Return the rows from shard 0 up to the first gap."""
@@ -105,8 +105,8 @@ class Manifest(Inventories):
     def write(self, folder: Path) -> None:
         """Replace the manifest in ``folder`` atomically."""
         values = config_to_json(replace(self, shards=()))
-        # The seal is json_digest of the whole manifest, put together from rows that became JSON only once: it
-        # is written after every shard, and of 5,000 that takes 0.06 s instead of 0.6.
+        # The seal is the json_digest of the whole manifest. It is computed from rows that became JSON once,
+        # because the manifest is written after every shard: for 5,000 shards it takes 0.06 s instead of 0.6.
         lines = [row.line for row in self.shards]
         before, key, after = json.dumps(values, sort_keys=True).rpartition('"shards": [')
         values[SEAL] = hashlib.sha256(f"{before}{key}{', '.join(lines)}{after}".encode()).hexdigest()
@@ -117,7 +117,7 @@ class Manifest(Inventories):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of ``folder``; refuse one that is damaged or of another format version."""
+        """Read the manifest of ``folder``; raise UserError if it is damaged or of another format version."""
         path = Path(folder) / MANIFEST
         if not path.exists():
             raise UserError(f"{folder}: not a tree cache (no {MANIFEST}); make one by python -m parsing.run")
@@ -150,7 +150,7 @@ def strings_of(file: h5py.File, name: str) -> list[str]:
     """Read the n strings of a shard's arrays ``NAME_bytes``, uint8 [bytes], and ``NAME_offsets`` [n+1]."""
     data = file[f"{name}_bytes"][:].tobytes()
     ends = file[f"{name}_offsets"][:].tolist()
-    if data.isascii():  # bytes are characters: decoding all at once is faster
+    if data.isascii():  # every byte is a character, and one call is faster
         text = data.decode("ascii")
         return [text[first:end] for first, end in pairwise(ends)]
     return [data[first:end].decode("utf-8") for first, end in pairwise(ends)]
@@ -159,7 +159,15 @@ def strings_of(file: h5py.File, name: str) -> list[str]:
 def write_shard(
     folder: Path, index: int, batch: Batch, document_starts: Sequence[int], document_ids: Sequence[str]
 ) -> ShardRow:
-    """Write sentences, trees and the documents that start among them as a shard; return its manifest row."""
+    """Write a shard and return its row for the manifest.
+
+    Args:
+        folder: the folder of the cache.
+        index: the number of the shard.
+        batch: its sentences and their trees.
+        document_starts: the sentences of the shard at which documents start.
+        document_ids: the identifiers of these documents.
+    """
     import h5py
 
     assert batch.types is not None
@@ -172,8 +180,9 @@ def write_shard(
         arrays[f"{name}_bytes"] = np.frombuffer(b"".join(encodings), np.uint8)
         integers[f"{name}_offsets"] = offsets_of([len(encoding) for encoding in encodings])
     arrays |= {name: narrow(values) for name, values in integers.items()}
-    # In memory first: HDF5 crashes at the end of a process in which it could not close a file (a full disk).
-    # Not by HDF5's in-memory driver: the image of a file that is still open has a wrong checksum in 1.14.
+    # The file is made in memory first, because HDF5 crashes at the end of a process that could not close a
+    # file (on a full disk). HDF5's own driver for files in memory does not serve: in 1.14 it gives the bytes
+    # of a file that is still open a wrong checksum.
     image = io.BytesIO()
     with h5py.File(image, "w", libver=LIBVER) as file:
         for name, array in sorted(arrays.items()):
@@ -201,14 +210,14 @@ class TreeCache:
     """A folder of shards with a manifest, read by sentence ranges."""
 
     def __init__(self, folder: Path, manifest: Manifest, open_shards: int = OPEN_SHARDS) -> None:
-        # Shards are opened later, where another folder may be the working one.
+        # Absolute, because shards are opened later, perhaps from another working folder.
         self.folder, self.manifest, self.open_shards = Path(folder).absolute(), manifest, open_shards
         self.rows = manifest.prefix()
         self.relations, self.labels, self.tags = manifest.relations, manifest.labels, manifest.tags
         self._starts = offsets_of([row.sentences for row in self.rows])
         self._shards: OrderedDict[int, _Shard] = OrderedDict()
         self._checked_shards: set[int] = set()
-        self._next_sentence = 0  # where a sequential reader goes on
+        self._next_sentence = 0  # the next one, if reading is sequential
         annotations = [each for name, each in ANNOTATIONS.items() if self.has(name)]
         available = {"token"}.union(*(each.view_fields + each.other_fields for each in annotations))
         self.fields = tuple(name for name in TOKEN_FIELDS + NODE_FIELDS if name in available)
@@ -218,7 +227,7 @@ class TreeCache:
     def open(
         cls, folder: Path | str, *, allow_partial: bool = False, open_shards: int = OPEN_SHARDS
     ) -> TreeCache:
-        """Open a finished cache, or with ``allow_partial`` an interrupted one up to its first gap."""
+        """Open a finished cache, or with ``allow_partial`` an unfinished one up to its first gap."""
         folder = path_of(folder, "tree cache")
         manifest = Manifest.read(folder)
         if not (manifest.complete or allow_partial) or not manifest.prefix():
@@ -279,10 +288,15 @@ class TreeCache:
     def read(
         self, first: int, stop: int, fields: Sequence[str] | None = None, vocabulary: WordIds | None = None
     ) -> Batch:
-        """Read the sentences ``first`` to ``stop`` (excluded) as one batch, with all arrays or ``fields``.
+        """Read successive sentences as one batch.
 
-        With a vocabulary, ``row`` holds its ids of the tokens. Raises UserError for a field that the cache
-        does not hold, and for a damaged shard.
+        Args:
+            first: the first sentence.
+            stop: one past the last sentence.
+            fields: the arrays to read; None reads all that the cache holds.
+            vocabulary: gives the ids of the tokens in the array ``row``; None leaves it empty.
+
+        Raises UserError if the cache does not hold a field, or if a shard is damaged.
         """
         fields = self.fields if fields is None else tuple(fields)
         for field in fields:
@@ -313,7 +327,7 @@ class TreeCache:
         return self._shards[index]
 
     def _open(self, index: int) -> h5py.File:
-        """Open a shard, whose file and content are checked the first time."""
+        """Open a shard; its file and its content are checked the first time."""
         import h5py
 
         row = self.rows[index]
@@ -325,14 +339,14 @@ class TreeCache:
         return file
 
     def files(self) -> Iterator[h5py.File]:
-        """Yield the file of each shard, which is closed afterwards."""
+        """Yield the open file of each shard in turn; each is closed before the next is opened."""
         for index in range(len(self.rows)):
             with self._open(index) as file:
                 yield file
 
 
 class _Shard:
-    """An open shard file and the arrays of it that are kept in memory."""
+    """An open shard file, with those of its arrays that are kept in memory."""
 
     def __init__(self, file: h5py.File, *, keeps_arrays: bool) -> None:
         self.file, self.keeps_arrays = file, keeps_arrays
@@ -350,7 +364,7 @@ class _Shard:
         nodes = slice(tokens.start - first, tokens.stop - stop)
         arrays: dict[str, Any] = {}
         for field in fields:
-            # Kept as narrow as it is stored: widening a batch at a time is cheaper than a shard at once.
+            # Kept as narrow as it is stored: it is cheaper to widen each batch than the whole shard.
             if self.keeps_arrays and field not in self._arrays:
                 self._arrays[field] = self.file[field][:]
             values = self._arrays[field] if field in self._arrays else self.file[field]
@@ -367,5 +381,5 @@ class _Shard:
             self._ids_of_types[vocabulary.key] = vocabulary.lookup(types)
         if vocabulary.key in self._ids_of_types:
             return self._ids_of_types[vocabulary.key][token]
-        type_ids, inverse = np.unique(token, return_inverse=True)  # look up only the types of this range
+        type_ids, inverse = np.unique(token, return_inverse=True)  # the types of this range alone
         return vocabulary.lookup([types[type_id] for type_id in type_ids])[inverse.astype(np.int32)]

@@ -1,4 +1,4 @@
-"""Checks that a shard is what its row in the manifest says and what docs/cache-format.md describes."""
+"""Checks a shard against its row in the manifest and against docs/cache-format.md."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ REMEDY = "the command that made the cache makes again what is damaged or missing
 BYTE_DATASETS = ("flags", "type_bytes", "document_id_bytes")
 """Datasets of uint8; the others hold signed integers."""
 MAX_COMPRESSION = 1100
-"""Deflate makes about a thousand bytes of one at most, so a small file cannot ask for all the memory."""
+"""The largest ratio of a dataset to its file. Deflate reaches about 1,000, so that a dataset with a larger
+ratio is forged, and would only fill the memory."""
 CHUNK = 8192
 """Numbers in a compressed chunk: a training batch of 400 sentences has about as many tokens."""
 DEFLATE, SHUFFLE = 1, 2
-"""HDF5's numbers for the filters that a shard may use; others have crashed over wrong bytes."""
+"""HDF5's numbers for the filters that a shard may use; HDF5 has crashed on damaged data of other filters."""
 Number = Annotated[int, Ge(0), Lt(1 << 48)]
 """A count in a manifest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardRow:
-    """A shard's line in the manifest."""
+    """The entry of a shard in the manifest."""
 
     index: Number
     file: str
@@ -56,7 +57,17 @@ class ShardRow:
 
 
 def open_shard(path: Path, row: ShardRow, first: int, names: Inventories, fields: Sequence[str]) -> h5py.File:
-    """Open a shard, whose first sentence is ``first``; raises UserError with the first row that is wrong."""
+    """Open a shard after a check of its file and of all its arrays.
+
+    Args:
+        path: the shard's file.
+        row: its row in the manifest.
+        first: the number of its first sentence in the corpus.
+        names: the names of the ids in the trees.
+        fields: the arrays of trees that it must hold.
+
+    Raises UserError with the first sentence that is wrong.
+    """
     import h5py
 
     try:
@@ -72,9 +83,9 @@ def open_shard(path: Path, row: ShardRow, first: int, names: Inventories, fields
     lengths |= {"type_offsets": None, "type_bytes": None, "document_id_bytes": None}
     with contextlib.ExitStack() as on_error:
         try:
-            # A shard never changes, so no lock of another program's matters.
+            # Without a lock, because a shard never changes.
             file = on_error.enter_context(h5py.File(path, "r", locking=False))
-            # All datasets are checked before the first is read.
+            # The form of all datasets is checked before the first is read.
             datasets = {name: _dataset(file, name, length) for name, length in lengths.items()}
             arrays = {name: _read_values(name, data) for name, data in datasets.items()}
             _check_content(arrays, row, first, names, fields)
@@ -106,7 +117,7 @@ def _check_content(
 
 
 def _check_offsets(arrays: Mapping[str, Int], name: str, end: int, *, least: int) -> Int:
-    """Return offsets, which must rise from 0 to ``end`` by ``least`` or more each time."""
+    """Return offsets; raise ValueError unless they rise from 0 to ``end`` by ``least`` or more each time."""
     offsets = arrays[f"{name}_offsets"].astype(np.int64)
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != end or (np.diff(offsets) < least).any():
         raise ValueError(f"{name}_offsets: do not rise from 0 to {end}")
@@ -114,10 +125,13 @@ def _check_offsets(arrays: Mapping[str, Int], name: str, end: int, *, least: int
 
 
 def _dataset(file: h5py.File, name: str, length: int | None) -> h5py.Dataset:
-    """Find a dataset of ``length`` integers (None: any number) and check its form before it is read."""
+    """Return a dataset of ``length`` integers, or of any number of them if that is None, unread.
+
+    Raises ValueError if it has another form.
+    """
     import h5py
 
-    # Links of other kinds name a file, which may be any.
+    # Only hard links are followed, because links of other kinds may name any file.
     data = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
     if not isinstance(data, h5py.Dataset) or data.external or data.is_virtual:
         raise ValueError(f"{name}: is no dataset")
@@ -137,21 +151,25 @@ def _dataset(file: h5py.File, name: str, length: int | None) -> h5py.Dataset:
 
 
 def _filters(data: h5py.Dataset) -> dict[int, tuple[int, ...]]:
-    """Return what compresses a dataset, in order: the options of each filter by HDF5's number."""
+    """Return the options of a dataset's filters by HDF5's number of the filter, in their order."""
     properties = data.id.get_create_plist()
     filters = map(properties.get_filter, range(properties.get_nfilters()))
     return {number: options for number, _, options, _ in filters}
 
 
 def _read_values(name: str, data: h5py.Dataset) -> Int:
-    """Decompress the integers of a dataset, not by HDF5, which fills short chunks from foreign memory."""
+    """Return the integers of a dataset; raise ValueError if a chunk is damaged.
+
+    They are decompressed here, because HDF5 fills a chunk that is too short with whatever is in memory.
+    """
     if data.chunks is None:
         return np.asarray(data[:])
     size, width = data.chunks[0], data.dtype.itemsize
     filters = _filters(data)
     chunks = []
     for first in range(0, len(data), size):
-        is_damaged, content = data.id.read_direct_chunk((first,))  # any filter that was left out
+        # The first value has a bit for each filter that HDF5 left out.
+        is_damaged, content = data.id.read_direct_chunk((first,))
         if DEFLATE in filters and not is_damaged:
             decompressor = zlib.decompressobj()
             content = decompressor.decompress(content, size * width + 1)
@@ -167,7 +185,7 @@ def _read_values(name: str, data: h5py.Dataset) -> Int:
 def _content_checks(
     arrays: Mapping[str, Int], names: Inventories, fields: Sequence[str]
 ) -> Iterator[tuple[Int, NDArray[np.bool_], str]]:
-    """Yield checks: where each sentence's values start [B+1], which values are wrong, and a message."""
+    """Yield, for each check, where each sentence's values start [B+1], which are wrong, and a message."""
     from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 
     offsets = arrays["sentence_offsets"].astype(np.int64, copy=False)

@@ -1,9 +1,10 @@
-"""The role that each word has to its head, for encoders that read a tree from its leaves up.
+"""The role of each word to its head in the tree, for encoders that read a tree from its leaves up.
 
-It is the role of the canonical arc between the two (:mod:`parsing.trees.roles`), so that a doctor who is
-praised has the role of one whom somebody praised. Where the arc starts at the child, as from the verb of a
-relative clause to the noun above it, the child has that role reversed: "has patient". Without an arc, the
-kind of the child's relation decides; it is also conjunct, function word, or other.
+It is the role of the canonical arc between the two (:mod:`parsing.trees.roles`), so that the doctor is the
+patient in "the doctor was praised" as in "she praised the doctor". If the arc starts at the child, as from
+the verb of a relative clause to the noun above it, the child's role is "has" and the role of the arc, such as
+"has patient". If there is no arc, the kind of the child's relation decides, and the role may also be
+"conjunct", "function" or "other".
 """
 
 from functools import cache
@@ -25,7 +26,7 @@ def _relation_tables(relations: tuple[str, ...]) -> tuple[Int64, Int64]:
 
 
 def child_roles(batch: Batch) -> Int64:
-    """Return the role of each token as an index in ``CHILD_ROLES``: int64 [N]; a root's means nothing."""
+    """Return the role of each token as an index in ``CHILD_ROLES``, int64 [N]; without meaning for a root."""
     types, word_N = batch.distinct_words()
     kinds_R, role_R = _relation_tables(tuple(batch.relations))
     kinds_N, flags_N = kinds_R[batch.relation], word_flags(types)[word_N]
@@ -33,6 +34,7 @@ def child_roles(batch: Batch) -> Int64:
     parent_N = parents(batch.head, batch.sentence_offsets)
     role_N = role_R[batch.relation]
     for child, parent, offset in ((arcs.head, arcs.dependent, len(ROLES)), (arcs.dependent, arcs.head, 0)):
-        tree_arcs = np.flatnonzero(parent_N[child] == parent)[::-1]  # the first arc is written last
+        # Reversed, so that the first arc of a child is written last.
+        tree_arcs = np.flatnonzero(parent_N[child] == parent)[::-1]
         role_N[child[tree_arcs]] = arcs.role[tree_arcs] + offset
     return role_N

@@ -1,7 +1,7 @@
-"""Draws trees as SVG, no wider than their words need; a page shrinks them to its width.
+"""Draws trees as SVG, as wide as their words need; on a narrower page they are scaled down.
 
-Dependencies are drawn here, as arcs above the words: spaCy's displaCy gives every word the width of the
-longest one. Constituents are drawn by svgling, with all words on one line.
+Dependencies are drawn here, as arcs above the words, because spaCy's displaCy gives every word the width of
+the longest one. Constituents are drawn by svgling, with all words on one line.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ from runtime.errors import printable
 CHARACTER_PX, GAP_PX, LEVEL_PX, TEXT_PX = 8, 18, 30, 14
 """Width of a character, space between words, height of a level of arcs, size of the letters."""
 FIT = "max-width:100%;height:auto"
-"""Makes a drawing as wide as it needs, or as the page if that is narrower."""
+"""The style that scales a drawing down to the width of a narrower page."""
 
 
 def dependency_svg(
@@ -27,9 +27,14 @@ def dependency_svg(
     *,
     marked: Collection[int] = (),
 ) -> str:
-    """Draw arcs from heads to dependents above the words; the root's relation stands with its tag.
+    """Draw the arcs from heads to dependents above the words; the root's relation stands beside its tag.
 
-    The arcs to the ``marked`` words, by their positions from 0, are of the class ``differs`` and dashed.
+    Args:
+        words: the words of the sentence.
+        heads: the head of each word, 1-based, 0 for the root.
+        relations: the relation of each word to its head.
+        tags: a tag below each word; None draws none.
+        marked: the positions, from 0, of words whose arcs are dashed and of the class ``differs``.
     """
     captions = [printable(tag) for tag in tags or [""] * len(words)]
     arcs = []  # head and dependent, from 0, and relation
@@ -62,9 +67,9 @@ def dependency_svg(
 
 
 def _levels(spans: Sequence[Sequence[int]]) -> list[int]:
-    """Return how high the arc over each span is, from 1: above all shorter ones that share words with it."""
+    """Return the level of the arc over each span, from 1: above all shorter arcs that it overlaps."""
     levels = [0] * len(spans)
-    highest = np.zeros(max((end for _, end in spans), default=0), np.int64)  # between a word and the next
+    highest = np.zeros(max((end for _, end in spans), default=0), np.int64)  # after each word
     for index in sorted(range(len(spans)), key=lambda index: spans[index][1] - spans[index][0]):
         between = slice(*spans[index])
         levels[index] = 1 + int(highest[between].max())
@@ -73,7 +78,7 @@ def _levels(spans: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _arc_svg(from_x: int, to_x: int, relation: str, top: int, base: int) -> str:
-    """Draw one arc from head to dependent, its arrow, and its relation on white."""
+    """Draw one arc from head to dependent, with its arrow, and its relation on a white ground."""
     turn = 8 if from_x < to_x else -8
     path = f"M{from_x},{base} V{top + 8} Q{from_x},{top} {from_x + turn},{top} H{to_x - turn} "
     path += f"Q{to_x},{top} {to_x},{top + 8} V{base - 4}"
@@ -92,7 +97,7 @@ def _text_svg(x: int, y: int, text: str, size: int = TEXT_PX) -> str:
 
 
 def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
-    """Draw the tree from the top, all words on the lowest line."""
+    """Draw a constituency tree with its root at the top and all words on the lowest line."""
     import svgling
 
     drawing = svgling.draw_tree(nested_lists(words, tags, spans), leaf_nodes_align=True).get_svg()
@@ -101,7 +106,7 @@ def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[
 
 
 def nested_lists(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> list[Any]:
-    """Return a tree as nested lists, [label, child, ...] and [tag, word]."""
+    """Return a constituency tree as nested lists: phrases [label, child, ...] and words [tag, word]."""
     later_spans = list(reversed(spans))
     path: list[list[Any]] = [[]]  # from the top to the phrase that the next word is in
     ends = [len(words) + 1]
@@ -121,5 +126,5 @@ def nested_lists(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span
 
 
 def display_name(name: str) -> str:
-    """Return a word, tag, label or relation without characters that would upset a terminal or XML."""
+    """Return a word, tag, label or relation without characters that a terminal or XML would misread."""
     return printable(name) or "∅"

@@ -25,17 +25,18 @@ _WORDS_OF_SET = {row["kind"]: row["members"].split() for row in _ROWS if row["of
 ROLE_OF_RELATION = {
     relation: row["role"] for row in reversed(_ROWS) if row["role"] for relation in row["members"].split()
 }
-"""The role that a dependent has if only its relation is known: that of the relation's first kind."""
+"""The role of a dependent of which only the relation is known: the role of the first kind that has it."""
 
 
 def _constants(names: Iterable[str], values: Iterable[int]) -> Any:
-    """Make constants, named in capitals, that compiled code can read."""
+    """Return a named tuple, which compiled code can read; its fields are the names in capitals."""
     fields = [name.upper().replace(" ", "_") for name in names]
     constants: Any = namedtuple("Constants", fields)  # type: ignore[misc]
     return constants(*values)
 
 
 def _bits(names: Collection[str]) -> Any:
+    """Return a named tuple of integers with one bit set, a different one for each name."""
     return _constants(names, (1 << number for number in range(len(names))))
 
 
@@ -43,10 +44,13 @@ KIND, WORD = _bits(_RELATIONS_OF_KIND), _bits([*_WORDS_OF_SET, "ing"])
 """The bit of each kind of relation, and of each set of words; the set "ing" is all words that end in it."""
 CLAUSE = KIND.ROOT | KIND.COMPLEMENT | KIND.CLAUSAL_SUBJECT | KIND.ADVERBIAL_CLAUSE | KIND.PARATAXIS
 CLAUSE |= KIND.PARTICIPLE | KIND.RELATIVE
+"""The kinds of relations whose dependent is the predicate of a clause."""
 FUNCTION_WORD = KIND.DETERMINER | KIND.CASE | KIND.AUXILIARY | KIND.COPULA | KIND.FUNCTION
+"""The kinds of relations whose dependent is a function word."""
 
 
 def _bits_of_members(sets: Collection[list[str]], bits: Iterable[int]) -> Counter[str]:
+    """Return for each member the sum of the bits of all sets that list it."""
     bits_of_member: Counter[str] = Counter()
     for members, bit in zip(sets, bits, strict=False):  # the set "ing" has no list
         bits_of_member.update(dict.fromkeys(members, bit))
@@ -96,11 +100,11 @@ PREDICATE, SUBJECT, STANDARD, AGENT = range(4)
 
 @dataclass(frozen=True)
 class ClauseRule:
-    """Makes an arc for each subject of a clause; all rules whose condition holds make theirs."""
+    """Makes an arc for each subject of a clause; every rule whose condition holds is applied."""
 
     name: str
     role: str
-    head: int  # PREDICATE, SUBJECT, STANDARD or AGENT, as ``dependent``
+    head: int  # PREDICATE, SUBJECT, STANDARD or AGENT; so is ``dependent``
     dependent: int
     necessary_facts: int  # all of these must be true of the clause
     excluding_facts: int  # none of these may be true of it
@@ -133,9 +137,10 @@ CLAUSE_RULES = (
 
 @dataclass(frozen=True)
 class DependentRule:
-    """Makes the arc between a word and a dependent; of the rules whose condition holds, only the first one.
+    """Makes the arc between a word and a dependent; only the first rule whose condition holds is applied.
 
-    Subjects, conjuncts and function words are left to other code. A condition of 0 is always true.
+    There are no rules for subjects, conjuncts and function words, which :mod:`parsing.trees.roles` treats. A
+    condition of 0 always holds.
     """
 
     name: str
@@ -184,7 +189,7 @@ DEPENDENT_RULES = (
 
 
 def _table(rules: Sequence[ClauseRule | DependentRule]) -> np.recarray[Any, Any]:
-    """Make records of the rules' numbers, int64, which compiled code can read; role -1 makes no arc."""
+    """Return the rules as int64 records, which compiled code can read; a rule of role -1 makes no arc."""
     names = [field.name for field in fields(rules[0]) if field.name not in ("name", "example", "role")]
     rows = []
     for rule in rules:
@@ -195,4 +200,4 @@ def _table(rules: Sequence[ClauseRule | DependentRule]) -> np.recarray[Any, Any]
 
 CLAUSE_TABLE, DEPENDENT_TABLE = _table(CLAUSE_RULES), _table(DEPENDENT_RULES)
 TABLES = (_ROWS, ROLES, CLAUSE_TABLE.tolist(), DEPENDENT_TABLE.tolist())
-"""All that decides arcs but code."""
+"""Everything but the code that decides which arcs are made."""

@@ -1,8 +1,8 @@
 """Dependency trees as the rules of :mod:`parsing.trees.roles` read them: a record for each token.
 
-:func:`mend_trees` completes the records and evens out how parsers and annotation schemes differ. Each step is
-a function of one token, with examples of the arcs that it leads to, as in :mod:`parsing.trees.role_rules`;
-the tests read them.
+:func:`mend_trees` completes the records and removes differences between parsers and between annotation
+schemes. Each step is a function of one token. Its docstring has examples of the arcs that the step leads to,
+in the notation of :mod:`parsing.trees.role_rules`; the tests read them.
 """
 
 from typing import Any
@@ -14,23 +14,28 @@ from parsing.trees.role_rules import KIND, WORD
 from runtime.compiled import compiled_part
 
 MAX_CONJUNCTS = 8
-"""How many conjuncts share the role of the first one."""
+"""At most this many conjuncts share the role of the first one."""
 NO_TOKEN = -1
-"""Stands for no token, such as the head of a root."""
+"""The index that means no token, such as the head of a root."""
 _TOKENS = ("parent", "first_child", "next_sister", "antecedent", "standard")
 _BITS = ("kinds", "word", "child_kinds", "mark", "standard_has_more", "is_negated", "has_pronoun")
 TOKEN = np.dtype([(name, np.int64) for name in (*_TOKENS, *_BITS)])
 """The record of a token.
 
-Other tokens are indices in the batch or ``NO_TOKEN``: ``parent`` is its head, ``first_child`` its first
-dependent, ``next_sister`` the next dependent of its head, ``antecedent`` the token it stands for,
-``standard`` what it is compared with. Bits are ``kinds`` (of its relation), ``word`` (the sets of words it is
-in), ``child_kinds`` (of all its dependents) and ``mark`` (the sets of words that its preposition or
-conjunction is in). The others are 0 or 1; a clause has the pronoun if that stands for the noun above it."""
+Five fields are other tokens, as indices in the batch or ``NO_TOKEN``: ``parent`` is the token's head,
+``first_child`` its first dependent, ``next_sister`` the next dependent of its head, ``antecedent`` the token
+that it stands for, ``standard`` what it is compared with.
+
+Four fields are bits: ``kinds`` of its relation, ``word`` of the sets of words that it is in, ``child_kinds``
+of the relations of all its dependents, ``mark`` of the sets of words that its preposition or conjunction is
+in.
+
+The others are 0 or 1: ``standard_has_more`` in a comparison, ``is_negated``, and ``has_pronoun``, which is 1
+for a clause with a relative pronoun that stands for the noun above the clause."""
 
 
 def token_records(parent: Int64, kinds: Int64, word: Int64) -> np.recarray[Any, Any]:
-    """Make the records of a batch, [T + 1] of ``TOKEN``; the last one is empty."""
+    """Return the records of a batch of T tokens, [T + 1] of ``TOKEN``; the last one is empty."""
     records = np.zeros(len(word) + 1, np.dtype((np.record, TOKEN))).view(np.recarray)
     for name in _TOKENS:
         records[name] = NO_TOKEN
@@ -49,7 +54,7 @@ def children(tree, head):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def child_of(tree, head, kinds):  # type: ignore[no-untyped-def]
-    """Find the first dependent of one of the kinds; ``NO_TOKEN`` if there is none."""
+    """Return the first dependent whose relation is of one of the kinds, or ``NO_TOKEN``."""
     child = tree[head].first_child if tree[head].child_kinds & kinds else NO_TOKEN
     while child >= 0 and not tree[child].kinds & kinds:
         child = tree[child].next_sister
@@ -58,7 +63,7 @@ def child_of(tree, head, kinds):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def relabel(tree, token, kinds):  # type: ignore[no-untyped-def]
-    """Change the kinds of a token's relation."""
+    """Change the kinds of a token's relation, and with them ``child_kinds`` of its head."""
     tree[token].kinds = kinds
     head = tree[token].parent
     tree[head].child_kinds = 0
@@ -133,7 +138,7 @@ def _raise_second_recipient(tree, token):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _lower_subject(tree, clause):  # type: ignore[no-untyped-def]
-    """Take what the parser read as another name of a noun as the subject of the relative clause.
+    """Make a word that was parsed as another name of a noun the subject of the noun's relative clause.
 
     Example: hat:4:nsubj king:1:appos wore:1:acl:relcl burned:0:root -> agent:wore:king
     """
@@ -163,7 +168,7 @@ def _link_dependents(tree):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _relabel_complement(tree, token):  # type: ignore[no-untyped-def]
-    """Take an object with a preposition as an oblique complement.
+    """Make an object that has a preposition an oblique complement.
 
     Example: Ann:2:nsubj looked:0:root at:4:case Bob:2:obj -> at:looked:Bob
     """
@@ -174,7 +179,7 @@ def _relabel_complement(tree, token):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _relabel_relative_clause(tree, clause):  # type: ignore[no-untyped-def]
-    """Take a clause below a noun as a relative clause if it has a relative pronoun.
+    """Make a clause below a noun a relative clause if it has a relative pronoun.
 
     Example: man:0:root who:3:nsubj came:1:acl -> agent:came:man
     """
@@ -186,7 +191,7 @@ def _relabel_relative_clause(tree, clause):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _relabel_recipient(tree, verb):  # type: ignore[no-untyped-def]
-    """Take one of two objects as the recipient, also where the other one is outside of the clause.
+    """Make one of two objects the recipient, also where the other one is outside of the clause.
 
     Example: she:2:nsubj gave:0:root him:2:obj books:2:obj -> to:gave:him
     Example: books:0:root which:4:obj she:4:nsubj gave:1:acl:relcl him:4:obj -> to:gave:him
@@ -228,7 +233,7 @@ def _resolve_relative_pronoun(tree, pronoun):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _resolve_subject(tree, subject):  # type: ignore[no-untyped-def]
-    """Let the subject of a cleft, and *what*, stand for the predicate; *do* stands for a verb.
+    """Let the subject of a cleft, and *what*, stand for the predicate; let *do* stand for a verb.
 
     Example: It:3:nsubj was:3:cop Ann:0:root who:5:nsubj sang:1:acl:relcl -> agent:sang:Ann
     Example: What:5:nsubj she:3:nsubj gave:1:acl:relcl a:5:det book:0:root was:5:cop -> patient:gave:book
@@ -287,7 +292,7 @@ def _find_comparison(tree, standard):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _degree_words(tree, head):  # type: ignore[no-untyped-def]
-    """Return the bits LESS, if a word or a dependent is in that set, and AS, if an adverb of it is."""
+    """Return the bit LESS if a word or a dependent of it is in that set, and AS if an adverb of it is."""
     words = tree[head].word & WORD.LESS
     for child in children(tree, head):
         words |= tree[child].word & (WORD.LESS | WORD.AS if tree[child].kinds & KIND.ADVERB else WORD.LESS)

@@ -1,7 +1,8 @@
 """Canonical roles: who did what to whom, whatever the voice, from cached dependency trees.
 
 An arc (role, head, dependent) joins two words of a sentence. The same event has the same arcs whether it is
-told in the active or the passive, in a relative clause or a cleft, with either dative:
+told in the active or the passive, in a relative clause or a cleft, and wherever its recipient stands ("gave
+her a book", "gave a book to her"):
 
 | role | head, dependent | example |
 |---|---|---|
@@ -20,13 +21,14 @@ told in the active or the passive, in a relative clause or a cleft, with either 
 | is | name or noun, apposition | my friend *Anna* |
 | clause | verb, embedded clause | said that he *came* |
 
-Relative pronouns and the subjects of clefts stand for their noun, an auxiliary without a verb stands for the
-predicate it is coordinated with, and coordinated words share subjects and objects. Relations are those of
-Universal Dependencies or of Stanford Dependencies.
+An arc joins a noun rather than its relative pronoun or the subject of its cleft, and a predicate rather than
+an auxiliary without a verb that is coordinated with it. Coordinated words share subjects and objects.
+Relations are those of Universal Dependencies or of Stanford Dependencies.
 
-Three steps lead there. :func:`parsing.trees.role_trees.mend_trees` evens out the trees and says what stands
-for what. Then, word by word, ``CLAUSE_RULES`` make the arcs of its clause and ``DEPENDENT_RULES`` those with
-its dependents (:mod:`parsing.trees.role_rules`).
+The arcs are made in two steps. First, :func:`parsing.trees.role_trees.mend_trees` removes differences between
+parsers and between annotation schemes, and records which word each pronoun or auxiliary stands for. Then, for
+each word, ``CLAUSE_RULES`` make the arcs of its clause, and ``DEPENDENT_RULES`` the arcs to its dependents
+(:mod:`parsing.trees.role_rules`).
 """
 
 from dataclasses import dataclass
@@ -58,11 +60,13 @@ from parsing.trees.role_trees import (
 from runtime.compiled import compiled_if_long, compiled_part
 
 MAX_DEPTH = 5
-"""How many clauses up or down a subject or a gap is searched for."""
+"""A subject or a gap is searched for through at most this many clauses, up or down."""
 ARCS_PER_TOKEN, SPARE_ARCS = MAX_CONJUNCTS + 4, 16
-"""Room for the arcs of a batch: a token and its conjuncts have an arc each, and a clause has up to three
-(subject, negation, comparison). No sentence of GUM and EWT dev has more than one a token. A batch of wild
-trees may have more, since subjects are shared as well; its last arcs are then left out."""
+"""Space for the arcs of a batch: so many for each token, and so many more.
+
+A token and each of its conjuncts have an arc, and a clause has up to three (subject, negation, comparison).
+No sentence of the dev sets of GUM and EWT has more than one arc a token. A batch of arbitrary trees may have
+more than there is space for, because subjects are shared as well; its last arcs are then left out."""
 _OF_VERBS = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.AUXILIARY | KIND.COPULA
 """Dependents that only verbs and predicates have."""
 _KINDS_WITHOUT_RULE = KIND.SUBJECT | KIND.CONJUNCT | FUNCTION_WORD
@@ -73,7 +77,11 @@ _KINDS_SHARING_ROLES = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.OBLIQUE | KIND.
 
 @dataclass(frozen=True)
 class RoleArcs:
-    """The M canonical arcs of a batch, [M] each: indices in ``ROLES``, and tokens numbered in the batch."""
+    """The M canonical arcs of a batch.
+
+    ``role`` [M] are indices in ``ROLES``; ``head`` and ``dependent`` [M] are tokens, numbered through the
+    batch.
+    """
 
     role: Int64
     head: Int64
@@ -83,12 +91,16 @@ class RoleArcs:
 def canonical_arcs(
     head: Int, relation: Int64, word: Int64, sentence_offsets: Int, *, with_negation: bool = True
 ) -> RoleArcs:
-    """Find the canonical arcs of dependency trees, with or without those of negation.
+    """Return the canonical arcs of a batch of dependency trees.
 
-    Heads [T] are 1-based within the sentence, 0 for the root; relations and words [T] are bits of
-    :mod:`parsing.trees.role_rules`; sentences start at the offsets [B + 1].
+    Args:
+        head: each token's head, 1-based within the sentence, 0 for the root: [T].
+        relation: the kinds of each token's relation, bits of ``KIND``: int64 [T].
+        word: the sets of words that each token belongs to, bits of ``WORD``: int64 [T].
+        sentence_offsets: where each sentence's tokens start: [B + 1].
+        with_negation: whether to return arcs of the role ``neg``.
     """
-    # The first row counts the arcs below it.
+    # The first row holds the number of arcs, which are the rows below it.
     arcs = np.empty((1 + ARCS_PER_TOKEN * len(word) + SPARE_ARCS, 3), np.int64)
     arcs[0, 0] = 0
     _fill_arcs(token_records(parents(head, sentence_offsets), relation, word), with_negation, arcs)
@@ -102,9 +114,9 @@ def parents(head: Int, sentence_offsets: Int) -> Int64:
     return np.where(head > 0, first_tokens + head - 1, NO_TOKEN).astype(np.int64)
 
 
-@partial(compiled_if_long, rows=100)  # which take Python 30 ms
+@partial(compiled_if_long, rows=100)  # Python takes 30 ms for 100 tokens
 def _fill_arcs(tree, with_negation, arcs):  # type: ignore[no-untyped-def]
-    """Write arcs to ``arcs``: rows of role, head and dependent, below a row that counts them."""
+    """Write rows of role, head and dependent to ``arcs``, and their number to its first row."""
     mend_trees(tree)
     for token in range(len(tree) - 1):
         if tree[token].first_child < 0 and not tree[token].kinds & (CLAUSE | KIND.CONJUNCT):
@@ -119,7 +131,7 @@ def _fill_arcs(tree, with_negation, arcs):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _add(tree, arcs, role, head, dependent):  # type: ignore[no-untyped-def]
-    """Append the arc between what two words stand for, while there is room."""
+    """Append the arc between the words that ``head`` and ``dependent`` stand for, while there is space."""
     head = _referent(tree, head)
     dependent = _referent(tree, dependent)
     row = arcs[0, 0] + 1
@@ -130,7 +142,7 @@ def _add(tree, arcs, role, head, dependent):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _referent(tree, token):  # type: ignore[no-untyped-def]
-    """Follow antecedents from a token to the word that it stands for, which may be the token itself."""
+    """Return the word that a token stands for: its last antecedent, or the token itself if it has none."""
     for _ in range(4):
         if tree[token].antecedent < 0:
             break
@@ -142,7 +154,7 @@ def _referent(tree, token):  # type: ignore[no-untyped-def]
 def _add_clause(tree, with_negation, arcs, predicate, first_subject):  # type: ignore[no-untyped-def]
     """Append the arcs of ``CLAUSE_RULES`` for each subject, and the arc of a gap.
 
-    A negated predicate without a subject is negated by itself.
+    If a negated predicate has no subject, the arc of the negation joins the predicate to itself.
 
     Example: not:2:advmod now:0:root -> neg:now:now
     """
@@ -160,7 +172,7 @@ def _add_clause(tree, with_negation, arcs, predicate, first_subject):  # type: i
 
 @compiled_part
 def _apply_clause_rules(tree, with_negation, arcs, facts, predicate, subject):  # type: ignore[no-untyped-def]
-    """Append the arcs of all rules whose condition holds."""
+    """Append the arcs of all ``CLAUSE_RULES`` whose condition holds for the facts."""
     words = (predicate, subject, tree[predicate].standard, child_of(tree, predicate, KIND.AGENT))
     for rule in CLAUSE_TABLE:
         if rule.role == ROLE.NEG and not with_negation:
@@ -171,7 +183,7 @@ def _apply_clause_rules(tree, with_negation, arcs, facts, predicate, subject):  
 
 @compiled_part
 def _clause_facts(tree, predicate):  # type: ignore[no-untyped-def]
-    """Collect the facts of a clause that has a subject, as bits of :mod:`parsing.trees.role_rules`."""
+    """Return the facts of a clause that has a subject, as bits of ``FACT``."""
     facts = 0
     kinds, standard = tree[predicate].child_kinds, tree[predicate].standard
     subject = child_of(tree, predicate, KIND.SUBJECT)
@@ -187,7 +199,7 @@ def _clause_facts(tree, predicate):  # type: ignore[no-untyped-def]
         facts |= FACT.NEGATED
     if tree[predicate].standard_has_more and (facts & FACT.NEGATED or not facts & FACT.EQUAL):
         facts |= FACT.LESS
-        if facts & FACT.EQUAL:  # not as old as she: the comparison has the negation
+        if facts & FACT.EQUAL:  # in "not as old as she" the negation belongs to the comparison
             facts &= ~FACT.NEGATED
     return facts
 
@@ -201,7 +213,7 @@ def _shares_clause(tree, predicate):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _shares_auxiliary(tree, predicate):  # type: ignore[no-untyped-def]
-    """Tell whether a predicate takes its copula or auxiliary from there, too: it is loose and *limp*."""
+    """Tell whether a predicate also shares the copula or auxiliary: *limp* in "it is loose and limp"."""
     of_verbs = _OF_VERBS | KIND.COMPLEMENT
     return _shares_clause(tree, predicate) and not tree[predicate].child_kinds & of_verbs
 
@@ -229,7 +241,10 @@ def _is_passive(tree, predicate):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _has_passive_form(tree, verb):  # type: ignore[no-untyped-def]
-    """Tell whether a verb is passive by its dependents, or a lone participle: the letter written by her."""
+    """Tell whether a verb has the form of a passive.
+
+    It has one by its dependents, or as a participle without a subject ("the letter *written* by her").
+    """
     kinds = tree[verb].child_kinds
     is_participle = tree[verb].kinds & KIND.PARTICIPLE and not tree[verb].word & WORD.ING
     return kinds & KIND.PASSIVE or (is_participle and not kinds & (KIND.SUBJECT | KIND.CASE))
@@ -237,7 +252,7 @@ def _has_passive_form(tree, verb):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _late_subject(tree, verb):  # type: ignore[no-untyped-def]
-    """Find a subject that follows its verb and has the relation of an object; ``NO_TOKEN`` if there is none.
+    """Return the subject that follows its verb and has the relation of an object, or ``NO_TOKEN``.
 
     Example: Under:3:case a:3:det tree:4:obl stood:0:root Ann:4:obj -> agent:stood:Ann
     """
@@ -252,7 +267,7 @@ def _late_subject(tree, verb):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _subject(tree, predicate):  # type: ignore[no-untyped-def]
-    """Find the subject of a predicate, its own or that of a clause above it; ``NO_TOKEN`` if there is none.
+    """Return the subject of a predicate, its own or that of a clause above it, or ``NO_TOKEN``.
 
     Example: Ann:2:nsubj wants:0:root to:4:mark sing:2:xcomp -> agent:sing:Ann
     Example: She:2:nsubj told:0:root him:2:obj to:5:mark leave:2:xcomp -> agent:leave:him
@@ -285,7 +300,7 @@ def _subject(tree, predicate):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _may_have_subject(tree, predicate):  # type: ignore[no-untyped-def]
-    """Tell whether a word can have a subject; in "a man to watch" the verb's is not the man."""
+    """Tell whether a word can have a subject; *watch* in "a man to watch" cannot."""
     kinds = tree[predicate].child_kinds
     if kinds & KIND.SUBJECT:
         return True
@@ -301,7 +316,9 @@ def _may_have_subject(tree, predicate):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _add_gap(tree, arcs, clause):  # type: ignore[no-untyped-def]
-    """Append the role of a noun in its relative clause without a pronoun, or in a clause within that.
+    """Append the arc from the verb of a relative clause without a pronoun to the noun above the clause.
+
+    The verb may also be that of a clause within the relative clause.
 
     Example: hat:0:root king:3:nsubj wore:1:acl:relcl -> patient:wore:hat
     Example: man:0:root they:3:nsubj want:1:acl:relcl to:5:mark see:3:xcomp -> patient:see:man
@@ -330,7 +347,10 @@ def _add_gap(tree, arcs, clause):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _add_dependents(tree, arcs, head, subject):  # type: ignore[no-untyped-def]
-    """Append the arcs of ``DEPENDENT_RULES``; those of subjects and standards belong to the clause."""
+    """Append the arcs that ``DEPENDENT_RULES`` make of the dependents of a head.
+
+    The subject and the standard of a comparison are left out, because :func:`_add_clause` joins them.
+    """
     is_passive = _has_passive_form(tree, head)
     for child in children(tree, head):
         if child == tree[head].standard or child == subject or tree[child].kinds & _KINDS_WITHOUT_RULE:
@@ -344,7 +364,7 @@ def _add_dependents(tree, arcs, head, subject):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _rule_index(kinds, mark, word, head_is_passive):  # type: ignore[no-untyped-def]
-    """Return the index of the first rule that is true of a dependent; the last one always is."""
+    """Return the index of the first rule whose condition holds; that of the last rule always does."""
     for index, rule in enumerate(DEPENDENT_TABLE):
         fits_relation = rule.relation == 0 or kinds & rule.relation
         fits_words = (rule.mark == 0 or mark & rule.mark) and (rule.word == 0 or word & rule.word)
@@ -355,12 +375,15 @@ def _rule_index(kinds, mark, word, head_is_passive):  # type: ignore[no-untyped-
 
 @compiled_part
 def _role_by_preposition(mark):  # type: ignore[no-untyped-def]
+    """Return the role of a complement, given the sets of words that its preposition is in."""
     return DEPENDENT_TABLE[_rule_index(KIND.OBLIQUE, mark, 0, 0)].role
 
 
 @compiled_part
 def _add_conjuncts(tree, arcs, role, head, first):  # type: ignore[no-untyped-def]
-    """Append the arcs of a dependent and its conjuncts; one with a preposition of its own has its own role.
+    """Append the arcs of a dependent and of its conjuncts.
+
+    A conjunct that has a preposition has the role of this preposition.
 
     Example: from:2:case Rome:6:obl and:5:cc to:5:case Paris:2:conj went:0:root -> to:went:Paris
     Example: Ann:2:nsubj saw:0:root Bob:2:obj and:5:cc Eve:3:conj -> patient:saw:Eve
@@ -374,7 +397,9 @@ def _add_conjuncts(tree, arcs, role, head, first):  # type: ignore[no-untyped-de
 
 @compiled_part
 def _add_possessions(tree, arcs, verb, first_row):  # type: ignore[no-untyped-def]
-    """Append who owns what, by a verb whose arcs are the rows from ``first_row`` on.
+    """Append the arc from what is owned to its owner, given a verb such as *have* or *belong*.
+
+    The arcs of the verb itself are the rows of ``arcs`` from ``first_row`` on.
 
     Example: Ann:2:nsubj has:0:root hats:2:obj -> poss:hats:Ann
     Example: hats:2:nsubj belong:0:root to:4:case Ann:2:obl -> poss:hats:Ann

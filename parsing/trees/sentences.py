@@ -1,8 +1,8 @@
-"""Parsed sentences as words, names and spans, which print, draw and export themselves; not for training.
+"""Parsed sentences as lists of words, names and spans, which can be printed, drawn and exported.
 
 A dependency tree is given by 1-based heads (0 for the root) and relation names, a constituency tree by tags
 and labelled spans in preorder, the whole sentence first. Drawings are text, or SVG
-(:mod:`parsing.trees.drawings`).
+(:mod:`parsing.trees.drawings`). Training reads the arrays of :mod:`parsing.trees.batch` in their place.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 BATCH_SENTENCES = 400
 LEVELS = 40
-"""How many levels of a tree are indented before the indentation begins anew."""
+"""The number of levels of a tree after which the indentation begins anew."""
 STYLE = "overflow-x:auto;background:#fff;color:#000"
-"""Lets each drawing scroll by itself, black on white even on a dark page."""
+"""The style of each drawing: it scrolls by itself, and is black on white even on a dark page."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSentence:
-    """One sentence with its trees, which draws itself; an annotation that was not made is None."""
+    """One sentence with its trees; heads, relations, tags or spans that were not made are None."""
 
     words: list[str]
     flags: int  # bits of parsing.trees.batch.FLAG_NAMES
@@ -44,11 +44,11 @@ class ParsedSentence:
 
     @property
     def flag_names(self) -> list[str]:
-        """The names of the flags; a sentence that was parsed as it is has none."""
+        """The names of the flags; empty for a sentence that was parsed without a problem."""
         return [name for bit, name in FLAG_NAMES.items() if self.flags & bit]
 
     def annotation(self) -> Sentence:
-        """Return what treebank writers take; a line break or tab in words is a blank, an empty word ``_``."""
+        """Return the sentence for a treebank: breaks and tabs in words become blanks, empty words ``_``."""
         return Sentence(
             tuple(map(_on_one_line, self.words)),
             tags=None if self.tags is None else tuple(self.tags),
@@ -66,7 +66,7 @@ class ParsedSentence:
         return "" if self.spans is None else write_tree(self.annotation())
 
     def drawings(self, *, svg: bool = False) -> list[str]:
-        """Draw the trees that the sentence has, dependencies first: as text, or as SVG."""
+        """Return a drawing of each tree that the sentence has, dependencies first, as text or as SVG."""
         drawings = []
         if self.heads is not None and self.relations is not None:
             draw_dependencies = dependency_svg if svg else dependency_text
@@ -88,14 +88,14 @@ class ParsedSentence:
 
 
 def _on_one_line(word: str) -> str:
-    """Return a word as a row of a treebank can hold it."""
+    """Return a word without the breaks and tabs that separate the fields of a treebank."""
     if word and not SEPARATOR.search(word):
         return word
     return " ".join(word.split()) or "_"
 
 
 class Trees(tuple[ParsedSentence, ...]):
-    """The sentences of a text, in order, which print and draw themselves."""
+    """The parsed sentences of a text, in order; ``str`` draws them as text, a notebook as SVG."""
 
     def __repr__(self) -> str:
         return f"<Trees of {len(self)} sentences, {sum(len(s.words) for s in self)} words; str() draws them>"
@@ -115,9 +115,10 @@ class Trees(tuple[ParsedSentence, ...]):
         return Trees(item) if isinstance(index, slice) else item
 
     def to_conllu(self, *, validate: bool = False) -> str:
-        """Return all sentences in CoNLL-U; ``validate`` mends what UD's validator would refuse.
+        """Return all sentences in CoNLL-U.
 
-        It also guesses, by English print, where no space was between two words.
+        ``validate`` changes what UD's validator would refuse. It also guesses, by the rules of English
+        typography, between which words there was no space.
         """
         sentences = tuple(sentence.annotation() for sentence in self)
         if validate:
@@ -159,12 +160,12 @@ def cached_sentences(cache: TreeCache, first: int, stop: int) -> Iterator[Parsed
 def dependency_text(
     words: Sequence[str], heads: Sequence[int], relations: Sequence[str], tags: Sequence[str] | None = None
 ) -> str:
-    """Draw one word per line, dependents indented under their head in sentence order."""
+    """Draw one word per line, with its dependents indented below it in the order of the sentence."""
     dependents: list[list[int]] = [[] for _ in range(len(words) + 1)]
     for word, head in enumerate(heads):
         dependents[head].append(word)
     lines = []
-    # (word, its depth, its indentation, that of its dependents); chains are too deep for recursion
+    # (word, its depth, its indentation, that of its dependents); a chain may be too deep for recursion
     stack = [(word, 0, "", "") for word in reversed(dependents[0])]
     while stack:
         word, depth, indent, child_indent = stack.pop()
@@ -180,15 +181,15 @@ def dependency_text(
 
 
 def _indentation(indent: str, depth: int) -> str:
-    """Return the indentation. Every :data:`LEVELS` levels it begins anew and states the depth.
+    """Return the indentation, which begins anew, with the depth, after every :data:`LEVELS` levels.
 
-    Otherwise a drawing would grow with the square of the depth: 15 GB for a chain of 100,000 words.
+    Without that, a drawing would grow with the square of the depth: 15 GB for a chain of 100,000 words.
     """
     return f"[{depth}] " if depth and depth % LEVELS == 0 else indent
 
 
 def constituency_text(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
-    """Draw one constituent per line, indented; words with their tags."""
+    """Draw one constituent per line, indented by its depth; words are drawn with their tags."""
     lines = []
     stack: list[tuple[Any, int, str]] = [(nested_lists(words, tags, spans), 0, "")]
     while stack:
