@@ -1,12 +1,12 @@
-"""Batched CKY over the spans of many sentences, identical to benepar 0.2.0's decoder, ties included.
+"""Batched CKY over the spans of many sentences, with the trees of benepar 0.2.0's decoder, also on ties.
 
-A span's score is that of its best label (the first one on a tie; label 0, "no constituent", scores 0); the
-tree with the highest sum wins, the leftmost split on a tie; the whole sentence cannot take label 0.
-Arithmetic is float32 in benepar's order: the best split first, then the span's own score.
+The score of a span is that of its best label, on a tie the first one. Label 0 means "no constituent" and
+scores 0; the whole sentence may not have it. The best tree is the one with the highest sum of scores, on a
+tie the one with the leftmost split. Sums are float32 in benepar's order: the best split first, then the
+span's own score.
 
-Layout: the spans of one sentence of n words lie in row order, (0,1) (0,2) ... (0,n) (1,2) ... (n-1,n),
-n(n+1)/2 of them, sentence after sentence. Shapes: B sentences, S spans in all, K labels without the null
-label.
+Layout: the n(n+1)/2 spans of a sentence of n words are in the order (0,1) (0,2) ... (0,n) (1,2) ... (n-1,n),
+sentence after sentence. Shapes: B sentences, S spans in all, K labels without the null label.
 """
 
 import numpy as np
@@ -38,11 +38,17 @@ def fenceposts(lengths: Int) -> tuple[Int, Int]:
 def best_labels(
     scores: Float, gold: Int, cost: float, needs_label: NDArray[np.bool_], best: Float, label: Int
 ) -> None:
-    """Write the score of the best label of each span to ``best`` [S], and this label to ``label`` [S].
+    """Find the best label of each span and its score.
 
-    Equation: s(i,j) = max_l [s(i,j,l) + cost * (l is not gold(i,j))], s(i,j,0) = 0, the first l on a tie. The
-    null label is not among ``scores`` [S, K], and spans that need a label [S] may not take it; ``cost`` is 1
-    in training, or 0.
+    Equation: s(i,j) = max_l [s(i,j,l) + cost * (l is not gold(i,j))], s(i,j,0) = 0, the first l on a tie.
+
+    Args:
+        scores: the scores of all labels but the null label, [S, K].
+        gold: the gold label of each span, int32 [S].
+        cost: 1 in training, else 0.
+        needs_label: whether a span may not have the null label, [S].
+        best: memory for the scores of the best labels, [S].
+        label: memory for the best labels, int32 [S].
     """
     margin = np.float32(cost)
     for k in range(scores.shape[0]):
@@ -58,10 +64,11 @@ def best_labels(
 
 @compiled_part
 def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> None:
-    """Write the best k of each span (i, j) of n words to ``split`` [>= n+1, >= n+1]; ``best`` are scores.
+    """Write the best split k of each span (i, j) of n words to ``split``.
 
-    Equation: S(i,j) = s(i,j) + max_k [S(i,k) + S(k,j)], the smallest k on a tie; S(i,i+1) = s(i,i+1). S is
-    stored by rows in ``inside`` and by columns in ``mirror``, so that both inner loops are contiguous.
+    Equation: S(i,j) = s(i,j) + max_k [S(i,k) + S(k,j)], the smallest k on a tie; S(i,i+1) = s(i,i+1).
+    ``best`` are the scores s of the spans. S is stored by rows in ``inside`` and by columns in ``mirror``, so
+    that both inner loops are contiguous. ``split``, ``inside`` and ``mirror`` are at least [n+1, n+1].
     """
     for first in range(n - 1, -1, -1):
         row = first * n - first * (first - 1) // 2 - first - 1
@@ -79,10 +86,10 @@ def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> None:
 
 @compiled_if_long
 def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
-    """Find the best binary tree of each sentence, given the scores [S] of all spans.
+    """Find the best binary tree of each sentence, given the scores ``best`` [S] of all spans.
 
-    Return the first word and one past the last word of the trees' spans in preorder, int32 [Σ 2n-1], and the
-    indices of these spans among all, int64.
+    Return three arrays over the spans of the trees in preorder, [Σ 2n-1]: the first word, one past the last
+    word (int32 both), and the index of the span among all S (int64).
     """
     total, longest = 2 * lengths.sum() - len(lengths), lengths.max() + 1
     split, stack = np.empty((longest, longest), np.int32), np.empty((2 * longest, 2), np.int32)
@@ -109,10 +116,10 @@ def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
 
 
 def decode_batch(best: Float, label: Int, lengths: Int) -> list[list[Int]]:
-    """Find the best trees of a batch, given the best label and its score of each span [S].
+    """Find the best trees of a batch, given the score ``best`` [S] of each span's best label ``label`` [S].
 
-    Return the first words, the ends and the labels of spans, int32, each sentence's in preorder. Only whole
-    sentences may be spans with the null label.
+    Return the first words, the ends and the labels of the constituents, int32, as one list of arrays per
+    sentence each, in preorder. A span with the null label is no constituent, unless it is a whole sentence.
     """
     starts, ends, spans = best_trees(best, lengths, span_offsets(lengths))
     labels = label[spans]

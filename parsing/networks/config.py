@@ -1,4 +1,4 @@
-"""Sizes of the parsers' networks and options of their training; imports nothing heavy, for a fast help."""
+"""Sizes of the parsers' networks and options of their training; imports little, for a fast ``--help``."""
 
 from dataclasses import field
 from pathlib import Path

@@ -2,10 +2,10 @@
 
     s(i, j, ·) = M relu(LayerNorm(W (f_j - f_i) + b)) + c          f_i = [ahead_i ; back_(i+1)]
 
-The vector f_i of the fencepost between words i and i+1 joins the encoder's forward state before it and its
-backward state after it. W is applied to the n + 1 fenceposts before they are subtracted, not to n(n+1)/2
-differences. Spans have the layout of :mod:`parsing.networks.cky`, which finds the trees. Tags are scored from
-the states of the words.
+A fencepost is the boundary between two words. The vector f_i of the fencepost between words i and i+1 is the
+encoder's forward state before it, concatenated with the backward state after it. W is applied to the n + 1
+fenceposts before they are subtracted, because there are n(n+1)/2 differences. Spans are in the order of
+:mod:`parsing.networks.cky`, which finds the trees. Tags are scored from the states of the words.
 
 Shapes: B sentences, T positions (both boundaries included), P fenceposts (n + 1 a sentence, packed),
 N words (packed), D encoder output, S spans, H hidden, K labels without the null label.
@@ -36,19 +36,19 @@ from runtime.errors import UserError
 from runtime.products import products_for
 
 CHUNK_SPANS = 4096
-"""Spans scored at once: 4096 x 250 floats stay in a core's second-level cache."""
+"""The number of spans scored at once: 4096 x 250 floats stay in a core's second-level cache."""
 DEVICE_CHUNK_SPANS = 2**20
-"""The same on a GPU: 2^20 x 250 floats are 1 GB."""
+"""The number of spans scored at once on a GPU: 2^20 x 250 floats are 1 GB."""
 TAG_SCALE = 5.0
-"""Weight of the tags' loss, benepar's."""
+"""The weight of the loss of the tags, as in benepar."""
 NO_TAG = -100
-"""Gold tag of a word that has none; torch's cross-entropy leaves it out."""
+"""The gold tag of a word that has none; torch's cross-entropy ignores such words."""
 WaitForLabels: TypeAlias = Callable[[], tuple[Float, Int]]
-"""Waits for the score of each span's best label, and for this label, [S] each."""
+"""Waits for the device and returns the score of each span's best label, and this label, [S] each."""
 
 
 class LabelHead(nn.Sequential):
-    """benepar's classifier of spans or words, D to H to K: the same layers, so that weights carry over."""
+    """A classifier of spans or words, D to H to K, with the layers of benepar, whose weights fit it."""
 
     def __init__(self, features: int, hidden: int, labels: int) -> None:
         super().__init__(
@@ -61,10 +61,14 @@ class LabelHead(nn.Sequential):
         return cast(tuple[nn.Linear, nn.LayerNorm, nn.Linear], (self[0], self[1], self[3]))
 
     def best_labels(self, posts_PH: Tensor, lengths: Int, gold: Int | None = None) -> WaitForLabels:
-        """Find the best label of each span, without gradients; does not wait for a GPU.
+        """Find the best label of each span, without gradients and without waiting for a GPU.
 
-        ``posts_PH`` are W f_i of the fenceposts, ``lengths`` are int64 [B], in words. Whole sentences may not
-        take the null label. In training all labels but ``gold``, int32 [S], get the margin 1.
+        Whole sentences may not have the null label.
+
+        Args:
+            posts_PH: W f_i of the fenceposts.
+            lengths: the number of words of each sentence, int64 [B].
+            gold: in training the gold label of each span, int32 [S]; 1 is added to the scores of all others.
         """
         offsets = span_offsets(lengths)
         needs_label = np.zeros(int(offsets[-1]), np.bool_)
@@ -78,9 +82,9 @@ class LabelHead(nn.Sequential):
     def _best_labels_on_cpu(
         self, posts_PH: Tensor, lengths: Int, needs_label: NDArray[np.bool_], gold: Int, cost: float
     ) -> WaitForLabels:
-        """Use compiled code, but torch for the product with M."""
+        """Compute :meth:`best_labels` in compiled code, but for the product with M."""
         hidden_layer, norm, output_layer = self.parts
-        # LayerNorm subtracts the mean, which is linear, so that it can be done on the fenceposts.
+        # The mean that LayerNorm subtracts is linear, so that it is subtracted from the fenceposts.
         left_PH = posts_PH - posts_PH.mean(-1, keepdim=True)
         right_PH = left_PH + (hidden_layer.bias - hidden_layer.bias.mean())
         scale, shift = norm.weight.detach().numpy(), norm.bias.detach().numpy()
@@ -99,7 +103,10 @@ class LabelHead(nn.Sequential):
     def _best_labels_on_gpu(
         self, posts_PH: Tensor, lengths: Int, needs_label: NDArray[np.bool_], gold: Int, cost: float
     ) -> WaitForLabels:
-        """Queue everything at once, so that only the best labels come back; the null label wins a tie."""
+        """Compute :meth:`best_labels` on a GPU; the null label wins a tie.
+
+        All work is queued at once, and only the best labels are copied back.
+        """
         hidden_layer, norm, output_layer = self.parts
         null_scores = np.where(needs_label, -np.inf, cost * (gold != 0)).astype(np.float32)
         arrays = *fenceposts(lengths), null_scores, gold.astype(np.int64)
@@ -107,7 +114,7 @@ class LabelHead(nn.Sequential):
         best_chunks, label_chunks = [], []
         for left, right, null_score, gold_S in zip(*columns, strict=True):
             scores = output_layer(norm(posts_PH[right] - posts_PH[left] + hidden_layer.bias).relu())
-            if cost:  # of every label but the gold one
+            if cost:  # added to every label but the gold one
                 scores = scores + cost * (1 - F.one_hot(gold_S, scores.shape[1] + 1)[:, 1:])
             score, label = scores.max(-1)
             best_chunks.append(torch.maximum(score, null_score))
@@ -117,7 +124,7 @@ class LabelHead(nn.Sequential):
         return lambda: (np.asarray(wait_for_best(), np.float32), np.asarray(wait_for_label(), np.int32))
 
 
-# Sums may be reordered (vector registers); no other liberty is taken.
+# Sums may be reordered, so that they are vectorised, and products and sums contracted.
 @functools.partial(compiled, fastmath={"reassoc", "contract"})
 def _norm_and_relu(
     left_PH: Float,
@@ -144,7 +151,7 @@ def _norm_and_relu(
 
 
 class ConstituencyModel(ParserModel):
-    """The encoder with an end boundary, a span head and a tag head; the first label, "", has no weights."""
+    """The encoder, with an end boundary, and classifiers of spans and tags; label 0, "", has no weights."""
 
     kind = "constituency"
 
@@ -165,7 +172,7 @@ class ConstituencyModel(ParserModel):
 
     @classmethod
     def load(cls, path: Path) -> ConstituencyModel:
-        """Load a model folder, in eval mode; raise UserError if it is damaged or its files do not fit."""
+        """Load a model folder, in eval mode; raise UserError if it is damaged or its sizes do not fit."""
         folder = load_model_folder(path, cls.kind)
         encoder = folder.section(EncoderSizes, key="encoder")
         config = folder.section(SpanSizes)
@@ -182,7 +189,14 @@ class ConstituencyModel(ParserModel):
         parses: Sequence[ConstituencyParse | None],
         tags: Sequence[Int],
     ) -> Tensor:
-        """Add the weighted loss of the tags and the mean of the trees'; positions are n + 2, on the host."""
+        """Return the weighted mean loss of the tags plus the mean loss of the trees.
+
+        Args:
+            states_BTD: the encoder's states.
+            positions_B: the positions of each sentence, n + 2 for n words, on the host.
+            parses: the gold tree of each sentence; one that is None has no loss.
+            tags: the gold tags of each sentence, ``NO_TAG`` where there is none.
+        """
         scores_NC = self.tag_head(word_states(states_BTD, positions_B))
         tags_N = torch.from_numpy(np.concatenate(tags).astype(np.int64))
         tag_count = int((tags_N != NO_TAG).sum())
@@ -226,16 +240,22 @@ def gold_labels(parses: Sequence[ConstituencyParse], offsets: Int) -> Int:
 def margin_loss(
     head: LabelHead, posts_PD: Tensor, lengths: Int, parses: Sequence[ConstituencyParse]
 ) -> Tensor:
-    """Compute each sentence's loss [B] from its n + 1 fencepost vectors, packed, and its n words [B].
+    """Return the margin loss of each sentence, [B].
 
-    For gold spans T* and any tree T of labelled spans, the whole sentence among them (Hamming cost):
+    For the gold tree T* and any tree T of labelled spans that has the whole sentence as a span:
 
         loss = max(0, max_T [s(T) + cost(T, T*)] - s(T*)),   cost = spans of T whose label is not the gold one
 
     The plain formulation keeps the scores of all spans for the backward pass and differentiates through CKY.
-    But the loss depends on two trees only: all spans are scored without gradients, CKY finds the worst tree,
-    and where it agrees with the gold tree the scores cancel. Gradients flow through the (span, label) pairs
-    on which they differ, at a quarter to a seventh of the cost.
+    But the loss depends on two trees only. Here all spans are scored without gradients, and CKY finds the
+    tree T of the maximum. Where T agrees with the gold tree, the scores cancel, so that only the (span,
+    label) pairs on which they differ are scored with gradients, at a quarter to a seventh of the cost.
+
+    Args:
+        head: the classifier of spans.
+        posts_PD: the fencepost vectors of all sentences, packed.
+        lengths: the number of words of each sentence, int64 [B].
+        parses: the gold trees.
     """
     offsets = span_offsets(lengths)
     gold = gold_labels(parses, offsets)
@@ -246,14 +266,14 @@ def margin_loss(
     owners = np.repeat(np.arange(len(lengths)), 2 * lengths - 1)
     is_wrong = label[spans] != gold[spans]
     costs = np.bincount(owners[is_wrong], minlength=len(lengths)).astype(np.float32)
-    # The (span, label) pairs on which the worst trees (+1) and the gold trees (-1) differ.
+    # The (span, label) pairs that are only in the worst trees (+1) or only in the gold trees (-1).
     is_extra = is_wrong & (label[spans] != 0)
     missing_spans = np.setdiff1d(np.flatnonzero(gold), spans[~is_wrong])
     owners_of_missing = np.searchsorted(offsets, missing_spans, side="right") - 1
     extra = np.stack([owners, spans, label[spans]])[:, is_extra]
     missing = np.stack([owners_of_missing, missing_spans, gold[missing_spans]])
     signs = np.repeat(np.array([1, -1], np.float32), [extra.shape[1], missing.shape[1]])
-    # Sentence by sentence: the order of the sum over pairs decides the last bit of the gradient.
+    # By sentence, because the order of the sum over pairs decides the last bit of the gradient.
     pairs = np.concatenate([extra, missing], 1)
     order = np.argsort(pairs[0], kind="stable")
     owner_ids, pair_spans, label_ids = pairs[:, order]
@@ -274,7 +294,7 @@ class SpanParser(EncodedParser[ConstituencyParse]):
 
     @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[ConstituencyParse]:
-        """Find the trees, see :meth:`EncodedParser.parse_states`."""
+        """Find the trees of a batch; see :meth:`EncodedParser.parse_states`."""
         head = self.model.span_head
         lengths = positions_B.numpy().astype(np.int64) - 2
         products = products_for(states_BTD)

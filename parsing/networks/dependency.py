@@ -4,12 +4,13 @@
     d'_i = MLP_d'(x_i), h'_j = MLP_h'(x_j)        s(i, j, r) = [d'_i; 1]ᵀ W_r [h'_j; 1]
 
 with x from :class:`parsing.networks.sentence_encoder.SentenceEncoder`, MLP = linear, leaky ReLU (0.1).
-Relations are scored at one head per token only (gold in training, predicted in parsing), not for all pairs of
-words, which would take T times the work and memory.
+Relations are scored for one head per token only, the gold head in training and the predicted one in parsing.
+Scores for all pairs of words would take T times the work and memory.
 
-The tree is supar's (``decode(tree=True, proj=False)``), down to the choice among equal scores: each token
-takes its best head. If that is not a tree with exactly one root, the maximum spanning tree is taken
-(Chu-Liu/Edmonds); if that has several roots, the best of the trees with one of these as the only root.
+The tree is that of supar (``decode(tree=True, proj=False)``), also among trees of equal scores. Each token
+first takes its best head. If the result is not a tree with exactly one root, the maximum spanning tree is
+taken (Chu-Liu/Edmonds). If that has several roots, the result is the best tree that has one of these as its
+only root.
 
 Shape suffixes: B sentences, T positions (0 is the root's), D encoder output, A arc space,
 M relation space, R relations, N tokens of a batch. ``scores[i, j]`` is the score of head j for token i.
@@ -41,15 +42,15 @@ from runtime.products import Int8Products, products_for
 Float = NDArray[np.floating]
 
 MIN = np.float32(-1e32)
-"""Score of a forbidden arc, as in supar."""
+"""The score of a forbidden arc, as in supar."""
 NEGATIVE_SLOPE = 0.1
-"""Slope of the leaky ReLU, as in supar."""
+"""The slope of the leaky ReLU, as in supar."""
 RELATION_CHUNK = 128
-"""Tokens whose relations are scored at once."""
+"""The number of tokens whose relations are scored at once."""
 
 
 class DependencyModel(ParserModel):
-    """The encoder with biaffine scorers; see the module's docstring."""
+    """The encoder with biaffine scorers, whose equations are in the module's docstring."""
 
     kind = "dependency"
 
@@ -77,7 +78,7 @@ class DependencyModel(ParserModel):
 
     @classmethod
     def load(cls, path: Path) -> DependencyModel:
-        """Load a model folder, in eval mode; raise UserError if it is damaged or its files do not fit."""
+        """Load a model folder, in eval mode; raise UserError if it is damaged or its sizes do not fit."""
         folder = load_model_folder(path, cls.kind)
         vocabulary = folder.section(ParserVocabulary, VOCABULARY)
         relations = folder.names("relations")
@@ -86,12 +87,13 @@ class DependencyModel(ParserModel):
         return folder.build(lambda: cls(vocabulary, relations, encoder, scorer))
 
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:
+        """Return a linear map of the states and its leaky ReLU, with dropout in training: [B, T, A]."""
         rate = self.encoder.dropout if self.training else 0.0
         product_BTA = products_for(x_BTD).linear(x_BTD, layer.weight, layer.bias)
         return shared_dropout(functional.leaky_relu(product_BTA, NEGATIVE_SLOPE), rate)
 
     def arc_scores(self, x_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Compute s(i, j) = [d_i; 1]ᵀ W h_j as [B, T, T]; heads j at padding score minus infinity."""
+        """Return s(i, j) = [d_i; 1]ᵀ W h_j as [B, T, T], with minus infinity where head j is padding."""
         dependent_BTA = self._mlp(self.arc_dependent, x_BTD)
         head_BTA = self._mlp(self.arc_head, x_BTD)
         # [d; 1]ᵀ W = dᵀ W[:-1] + W[-1]
@@ -106,7 +108,11 @@ class DependencyModel(ParserModel):
         return scores_BTT.masked_fill(~mask_BT[:, None, :], -torch.inf)
 
     def relation_scores(self, x_BTD: Tensor, dependents: tuple[Tensor, Tensor], heads_N: Tensor) -> Tensor:
-        """Compute s(i, h_i, r), [N, R], of tokens given by sentence and position, and of a head of each."""
+        """Return the scores s(i, h_i, r) of relations, [N, R].
+
+        ``dependents`` are the sentence and the position of each token, [N] both; ``heads_N`` are the
+        positions of their heads.
+        """
         sentence_N, position_N = dependents
         dependent_NM = self._mlp(self.relation_dependent, x_BTD)[sentence_N, position_N]
         head_NM = self._mlp(self.relation_head, x_BTD)[sentence_N, heads_N]
@@ -118,12 +124,12 @@ class DependencyModel(ParserModel):
         weight_MRM = self.relation_weight.transpose(0, 1).flatten(1)
         if self.training:
             return self._relation_products(weight_MRM, dependent_NM, head_NM)
-        # A chunk's [N, R, M + 1] product stays in the processor's cache (parsing is 6 % faster for it).
+        # In chunks, whose product [N, R, M + 1] stays in the processor's cache: parsing is 6 % faster.
         chunks = zip(dependent_NM.split(RELATION_CHUNK), head_NM.split(RELATION_CHUNK), strict=True)
         return torch.cat([self._relation_products(weight_MRM, *chunk) for chunk in chunks])
 
     def _relation_products(self, weight_MRM: Tensor, dependent_NM: Tensor, head_NM: Tensor) -> Tensor:
-        """Compute dᵀ W_r h for all r, [N, R]: one product with every W_r, then a dot product with h."""
+        """Return dᵀ W_r h for all r, [N, R], as one product with all W_r and a dot product with h."""
         left_NRM = (dependent_NM @ weight_MRM).view(-1, len(self.relations), head_NM.shape[1])
         if left_NRM.device.type != "cpu" or torch.is_grad_enabled():
             return torch.bmm(left_NRM, head_NM[:, :, None])[:, :, 0]
@@ -132,6 +138,7 @@ class DependencyModel(ParserModel):
         return scores_NR
 
     def _int8_relation_scores(self, dependent_NM: Tensor, head_NM: Tensor) -> Tensor:
+        """Return the same as :meth:`_relation_products`, with W_r in eight bits."""
         factor = int8_matrix(self.relation_weight, lambda weight: weight.permute(2, 0, 1).flatten(0, 1))
         scores_NR = head_NM.new_empty(len(head_NM), len(self.relations))
         chunks = (each.split(RELATION_CHUNK) for each in (dependent_NM, head_NM, scores_NR))
@@ -142,7 +149,10 @@ class DependencyModel(ParserModel):
         return scores_NR
 
     def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:
-        """Return the mean of −log p(head) − log p(relation | gold head); ``lengths_B`` include the root."""
+        """Return the mean over tokens of −log p(head) − log p(relation | gold head).
+
+        ``lengths_B`` are the numbers of words and the root; ``heads_N`` and ``relations_N`` are gold.
+        """
         mask_BT = torch.arange(x_BTD.shape[1]) < lengths_B[:, None]
         sentence_N, position_N = mask_BT[:, 1:].nonzero(as_tuple=True)
         dependents = sentence_N.to(x_BTD.device), position_N.to(x_BTD.device) + 1
@@ -152,7 +162,7 @@ class DependencyModel(ParserModel):
         return arc_loss + functional.cross_entropy(scores_NR, relations_N)
 
 
-# Sums may be reordered (vector registers). bmm takes 3.6 times as long for products with single vectors.
+# Sums may be reordered, so that they are vectorised. torch.bmm takes 3.6 times as long for single vectors.
 @functools.partial(compiled, fastmath={"reassoc", "contract"})
 def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
     """Write the dot product of every row of ``left_NRM[n]`` with ``right_NM[n]``."""
@@ -168,7 +178,10 @@ def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
 
 @compiled
 def _int8_dots(left_NK: Float, row_scale: Float, column_scale: Float, right_NM: Float, out_NR: Float) -> None:
-    """Write Σ_m left[n, m, r] right[n, m] for rows of ``left_NK`` [N, M · R] and their scales."""
+    """Write Σ_m left[n, m, r] right[n, m] to ``out_NR``.
+
+    ``left_NK`` [N, M · R] are sums of integers, to be multiplied by the scales of their rows and columns.
+    """
     size = out_NR.shape[1]
     for n in range(len(right_NM)):
         out = out_NR[n]
@@ -181,18 +194,18 @@ def _int8_dots(left_NK: Float, row_scale: Float, column_scale: Float, right_NM: 
 
 
 def _path_ends(heads: Int64) -> Int64:
-    """Return where the way up from each position ends, [K]: at a root (its own head), or on a cycle."""
-    for _ in range(len(heads).bit_length()):  # each time twice as far
+    """Return where the path of heads from each position ends, [K]: at a root, its own head, or on a cycle."""
+    for _ in range(len(heads).bit_length()):  # each round doubles the length of the paths
         heads = heads[heads]
     return heads
 
 
 def chu_liu_edmonds(scores: Float) -> Int64:
-    """Find the maximum spanning tree over positions 0..n, which may have several roots: heads [T].
+    """Return the maximum spanning tree over positions 0..n as heads [T]; it may have several roots.
 
-    McDonald et al. (2005): take every token's best head; contract a cycle c to one node with
+    McDonald et al. (2005): each token takes its best head. A cycle c is contracted to one node with
     s(c→x) = max over x' in c of s(x'→x) and s(x→c) = max over x' in c of
-    s(x→x') − s(head(x')→x') + s(c); go on until there is none. ``scores`` are float32 [T, T].
+    s(x→x') − s(head(x')→x') + s(c), until there is no cycle. ``scores`` are float32 [T, T].
     """
     s = scores.copy()
     s[0] = MIN
@@ -211,8 +224,8 @@ def chu_liu_edmonds(scores: Float) -> Int64:
     exit_scores = s[outside][:, cycle]
     cycle_scores = s[cycle, heads[cycle]]
     entry_scores = s[cycle][:, outside] - cycle_scores[:, None] + cycle_scores.cumsum()[-1]
-    # The cycle is the last node of a smaller graph. It would be the head of each other node by one of its
-    # tokens, and the dependent of each by another.
+    # The cycle becomes the last node of a smaller graph. For each other node, ``exits`` has the token of the
+    # cycle that would be its head, and ``entries`` the one that would be its dependent.
     exits, entries = cycle[exit_scores.argmax(1)], cycle[entry_scores.argmax(0)]
     smaller = np.full((len(outside) + 1, len(outside) + 1), MIN)
     smaller[:-1, :-1] = s[outside][:, outside]
@@ -227,7 +240,10 @@ def chu_liu_edmonds(scores: Float) -> Int64:
 
 
 def spanning_tree(scores: Float) -> Int64:
-    """Find the best tree with one of the best tree's roots as its only one: heads [T] by scores [T, T]."""
+    """Return the best tree with a single root as heads [T], given the scores [T, T] of arcs.
+
+    Its root is one of the roots of the maximum spanning tree.
+    """
     best_heads = chu_liu_edmonds(scores)
     roots = np.flatnonzero(best_heads[1:] == 0) + 1
     if len(roots) == 1:
@@ -239,22 +255,26 @@ def spanning_tree(scores: Float) -> Int64:
         one_root_scores[root, 0] = scores[root, 0]
         heads = chu_liu_edmonds(one_root_scores)
         arc_scores = one_root_scores[np.arange(len(heads)), heads][1:]
-        total = arc_scores.cumsum()[-1]  # one after another, as supar adds them
+        total = arc_scores.cumsum()[-1]  # added one after the other, as supar does
         if total > best_total:
             best_total, best_heads = total, heads
     return best_heads
 
 
 def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
-    """Find the heads of all tokens, [N], by scores [sentence, token, head], which are lowest at padding."""
+    """Return the heads of all tokens of a batch, [N], without the roots' positions and padding.
+
+    ``scores_BTT`` [sentence, token, head] are lowest where the head is padding; ``tokens_B`` are the numbers
+    of words.
+    """
     positions = scores_BTT.shape[1]
     is_padding_BT = np.arange(positions) > tokens_B[:, None]
     heads_BT = scores_BTT.argmax(2)
     heads_BT[:, 0] = heads_BT[is_padding_BT] = 0
-    starts_B1 = np.arange(len(heads_BT))[:, None] * positions  # of sentences in the flat batch
+    starts_B1 = np.arange(len(heads_BT))[:, None] * positions  # where each sentence starts in the flat batch
     ends_BT = _path_ends((heads_BT + starts_B1).ravel()).reshape(heads_BT.shape)
     has_cycle_B = (ends_BT > starts_B1).any(1)
-    roots_B = (heads_BT == 0).sum(1) - (positions - tokens_B)  # without padding and the root's position
+    roots_B = (heads_BT == 0).sum(1) - (positions - tokens_B)  # not padding or the root itself
     for b in np.flatnonzero(has_cycle_B | (roots_B != 1)):
         sentence = slice(tokens_B[b] + 1)
         heads_BT[b, sentence] = spanning_tree(scores_BTT[b, sentence, sentence])
@@ -271,7 +291,7 @@ class BiaffineParser(EncodedParser[DependencyParse]):
 
     @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[DependencyParse]:
-        """Find the trees, see :meth:`EncodedParser.parse_states`."""
+        """Find the trees of a batch; see :meth:`EncodedParser.parse_states`."""
         device = states_BTD.device
         tokens_B = positions_B.numpy() - 1 - self.model.end_positions
         mask_BT = torch.arange(states_BTD.shape[1]) < torch.from_numpy(tokens_B)[:, None] + 1

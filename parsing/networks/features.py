@@ -1,8 +1,8 @@
 """Turns words and characters into integers: vocabularies, word types and padded batches.
 
-A *type* is a distinct word form. What depends on the form alone (word id, characters) is computed once per
-type and looked up by the type's row afterwards, so that neither id lookup nor the character encoder runs
-twice on the same word.
+A *type* is a distinct word form. What depends on the form alone (the id of the word, its characters) is
+computed once per type and stored in a row of a table, so that neither the lookup of ids nor the character
+encoder runs twice on the same word.
 
 Shape suffixes: B sentences, T positions (boundaries included), U distinct types of a batch,
 C characters of a type (cut at ``ParserVocabulary.max_characters``).
@@ -25,20 +25,21 @@ from runtime.cli import Count, configuration
 from runtime.process import shared_lock
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
-"""First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
+"""The first entries of both vocabularies. In a text, ``<pad>`` is an unknown word."""
 PAD, UNKNOWN, BEGIN, END = range(4)
 TABLE_LOCK = shared_lock()
-"""The lock for adding words to a table and for reading their vectors: else two threads may share a row."""
+"""The lock for adding words to a table and for reading their vectors; without it two threads might add
+different words to one row."""
 
 
 @configuration
 class ParserVocabulary:
-    """Words (lower-cased) and characters (as they are) a model knows, specials first."""
+    """The words (lower-cased) and characters that a model knows, ``SPECIALS`` first."""
 
     words: tuple[str, ...]
     characters: tuple[str, ...]
     max_characters: Count = 20
-    """Further characters of a word are ignored."""
+    """Only so many characters of a word are read."""
 
     @classmethod
     def build(cls, sentences: Iterable[Sequence[str]], *, min_count: int = 2) -> ParserVocabulary:
@@ -54,7 +55,10 @@ class ParserVocabulary:
 
 
 class TypeTable:
-    """Rows of integer features: padding, the begin and the end boundary, then each word type so far."""
+    """A growing table of word types: one row of integer features for each type.
+
+    The first three rows are padding, the begin boundary and the end boundary.
+    """
 
     PAD_ROW, BEGIN_ROW, END_ROW = 0, 1, 2
 
@@ -90,19 +94,20 @@ class TypeTable:
             return np.array([rows[t] if t in rows else self._add(t) for t in tokens], dtype=np.int64)
 
     def features(self, rows_U: Int64) -> tuple[Tensor, Tensor, Tensor]:
-        """Return word ids [U], character ids [U, C] (padded with 0) and character counts [U], on the host."""
+        """Return word ids [U], character ids [U, C], padded with 0, and character counts [U], on the host."""
         features = torch.from_numpy(self._features[rows_U])
         counts_U = features[:, 1].contiguous()
         return features[:, 0], features[:, 2 : 2 + int(counts_U.max())], counts_U
 
     def _add(self, token: str) -> int:
+        """Add a type and return its row; the caller holds the lock."""
         word, row = normalise_text(token), len(self)
         ids = [self._character_ids.get(c, UNKNOWN) for c in word[: self.vocabulary.max_characters]]
-        ids = ids or [UNKNOWN]  # an empty token reads as one unknown character
+        ids = ids or [UNKNOWN]  # an empty token has one unknown character
         if row == len(self._features):
             self._features = np.concatenate([self._features, np.zeros_like(self._features)])
         self._features[row, : 2 + len(ids)] = [self._word_ids.get(word.lower(), UNKNOWN), len(ids), *ids]
-        self._row_of_type[token] = row  # after its features: an exception between the two costs nothing
+        self._row_of_type[token] = row  # last, so that an exception leaves no type without features
         return row
 
 
@@ -110,14 +115,18 @@ class TypeTable:
 class WordBatch:
     """B sentences with boundary positions, padded at the end to T positions."""
 
-    lengths_B: Tensor  # tokens and boundaries
+    lengths_B: Tensor  # number of tokens and boundaries
     types_BT: Tensor  # indices in ``rows_U``
-    rows_U: Int64  # rows of the table, ascending; the first is that of padding
+    rows_U: Int64  # rows of the table, ascending, padding first
     table: TypeTable
 
 
 def make_batch(table: TypeTable, sentences: Sequence[Sequence[str]], *, end_boundary: bool) -> WordBatch:
-    """Pad tokenised sentences into a batch, with a position for the root and, for spans, an end boundary."""
+    """Make a padded batch of tokenised sentences.
+
+    Each begins with a boundary, which the dependency parser takes for the root; with ``end_boundary`` it also
+    ends with one.
+    """
     lengths_B = np.array([len(tokens) + 1 + end_boundary for tokens in sentences], dtype=np.int64)
     rows_BT = np.full((len(sentences), int(lengths_B.max())), TypeTable.PAD_ROW, dtype=np.int64)
     rows_BT[:, 0] = TypeTable.BEGIN_ROW

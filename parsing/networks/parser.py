@@ -1,9 +1,9 @@
-"""The base of both parsers: model folders, batches on a device, and one pass of the encoder for two parsers.
+"""The base of both parsers: model folders, batches on a device, and one encoder pass for two parsers.
 
-A model folder holds ``config.json``, ``vocab.json``, ``model.safetensors`` and a card ``README.md``; nothing
-in it is executable. ``config.json`` names the kind of parser and the format version, and is the record of the
-two other files, so that damaged or mixed folders are refused. The folder's identity (name, version, one
-SHA-256 over all three) becomes part of a tree cache's identity.
+A model folder holds ``config.json``, ``vocab.json``, ``model.safetensors`` and a model card ``README.md``;
+nothing in it is executable. ``config.json`` names the kind of parser and the format version, and has the
+hashes of the two other files, so that a folder whose files are damaged or do not belong together is refused.
+The folder's identity (name, version, one SHA-256 over all three) becomes part of a tree cache's identity.
 
 Shape suffixes: B sentences, T positions (boundaries included), D states.
 """
@@ -42,14 +42,14 @@ from runtime.process import cached_property, state_without
 from runtime.products import chosen_products, products_in
 
 CPU_POSITIONS, GPU_POSITIONS = 2_000, 32_768
-"""Padded positions in a batch: few, to stay in a core's cache, or many, to fill a GPU."""
+"""Padded positions in a batch: few on a CPU, to stay in a core's cache, many on a GPU, to fill it."""
 CONFIG, VOCABULARY, WEIGHTS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
 
 Model = TypeVar("Model", bound="ParserModel")
 Parse = TypeVar("Parse")
 Result = TypeVar("Result")
 Stages = Generator[None, None, Sequence[Parse]]
-"""The work on a batch, which yields whenever it has queued work on the device and is about to wait."""
+"""The work on a batch as a generator, which yields before each wait for work that the device has queued."""
 log = logging.getLogger(LOGGER)
 
 
@@ -67,7 +67,7 @@ class FolderConfig:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """The content of a model folder, checked."""
+    """The content of a model folder, after checks of its hashes and types."""
 
     path: Path
     files: dict[str, Any]  # JSON values by file: the model's configuration and its vocabulary
@@ -75,7 +75,10 @@ class ModelFolder:
     identity: dict[str, str]
 
     def section(self, config_type: type[Config], file: str = CONFIG, key: str = "") -> Config:
-        """Read a file, or one mapping in it, as a configuration, which ignores other keys."""
+        """Read a file, or the mapping under ``key`` in it, as a configuration; its unknown keys are ignored.
+
+        Raises UserError if there is no such mapping, or if a value is wrong.
+        """
         values = self.files[file].get(key) if key else self.files[file]
         if not isinstance(values, dict):
             raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
@@ -84,14 +87,17 @@ class ModelFolder:
         return config_from_json(config_type, values, where=self.path / file)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Return a list of the vocabulary file: relations, labels or tags."""
+        """Return a list of the vocabulary file, such as ``relations``; raise UserError if it is missing."""
         value = self.files[VOCABULARY].get(key)
         if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
             raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
         return tuple(value)
 
     def build(self, make: Callable[[], Model]) -> Model:
-        """Build a model with the folder's weights, which must have its sizes, in eval mode."""
+        """Return the model that ``make`` makes, with the folder's weights, in eval mode.
+
+        Raises UserError if the weights do not have the model's sizes.
+        """
         try:
             with build_without_weights():
                 model = make()
@@ -99,14 +105,14 @@ class ModelFolder:
         except (OverflowError, RuntimeError, TypeError) as error:
             if out_of_memory(error):
                 raise
-            reason = str(error).splitlines()[:2][-1].strip()  # torch's first line says that there are errors
+            reason = str(error).splitlines()[:2][-1].strip()  # torch's first line has no reason
             raise UserError(f"{self.path / CONFIG}: does not fit {WEIGHTS} ({reason})") from None
         model.identity = self.identity
         return model.eval()
 
 
 def _identity(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return name, version and SHA-256 of a folder, given its record, which has the hashes of its files."""
+    """Return the name, version and SHA-256 of a model folder, given its ``config.json``."""
     content = {key: value for key, value in record.items() if key != "files"}
     content["sha256"] = {name: file["sha256"] for name, file in record["files"].items()}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
@@ -114,7 +120,7 @@ def _identity(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def load_model_folder(path: Path, kind: str) -> ModelFolder:
-    """Read a model folder; raise UserError if it is none, of another kind or format, or damaged."""
+    """Read a model folder; raise UserError if it is damaged, or not a model folder of this kind."""
     path = current_folder(path)
     if not (path / CONFIG).is_file():
         advice = " or ".join(f"give {file.parent}" for file in sorted(path.glob(f"*/{CONFIG}")))
@@ -137,12 +143,12 @@ def load_model_folder(path: Path, kind: str) -> ModelFolder:
 
 
 class DeviceParser:
-    """A parser whose batches run on a device, which is its network's until :meth:`to` moves it.
+    """A parser whose batches run on a device: that of its network, until :meth:`to` moves both.
 
-    A batch has at most ``positions`` positions, padding included. On a CPU it is finished before the next one
-    begins. On a GPU several are in flight: each round begins a batch, then moves the older ones on by a stage
-    (:data:`Stages`), so that the host does not wait for the device. Of dependency trees, with what is queued
-    on the device in brackets::
+    A batch has at most ``positions`` positions, padding included. On a CPU each batch is finished before the
+    next one begins. On a GPU several batches are in progress: each round begins a new batch, then continues
+    the older ones up to their next stage (:data:`Stages`), so that the host seldom waits for the device. For
+    dependency trees, with the work of the device in brackets::
 
         round      1         2               3               4
         batch 1    [arcs]    heads [labels]  trees
@@ -151,18 +157,19 @@ class DeviceParser:
 
     If the GPU's memory is too small, batches are halved for good.
 
-    Its identity is the name, version and sha256 of the weights, and the type of the device unless that is the
-    CPU, or there products in int8: both round differently, which may change a tree.
+    Its identity is the name, version and sha256 of the weights. On a GPU it also has the type of the device,
+    and on a CPU with products in int8 the kind of products, because both round differently, which may change
+    a tree.
     """
 
     def __init__(self, module: nn.Module, identity: dict[str, str]) -> None:
         self._module, self._weights = module.eval(), identity
         self.products = chosen_products()
-        """How weights are multiplied on a CPU."""
+        """The kind of products on a CPU."""
         self.to(next(module.parameters()).device)
 
     def to(self, device: torch.device) -> None:
-        """Move encoding and scoring to a device; trees are still decoded on the host."""
+        """Move the encoder and the scorers to a device; trees are still decoded on the host."""
         self._module.to(device)
         self.device, self.on_gpu = device, device.type != "cpu"
         self.positions = GPU_POSITIONS if self.on_gpu else CPU_POSITIONS
@@ -175,10 +182,10 @@ class DeviceParser:
 
     @with_torch_defaults()
     def run_batches(self, sizes: Sequence[int], begin: Callable[[list[int]], Stages[Result]]) -> list[Result]:
-        """Do the work on all sentences in batches, and return a result for each, in order.
+        """Process sentences in batches, and return the result of each sentence, in order.
 
-        ``sizes`` are their positions; ``begin`` begins the work on a batch of indices. Raises DeviceLost if
-        the GPU fails.
+        ``sizes`` are the numbers of positions of the sentences; ``begin`` begins the work on a batch, given
+        the indices of its sentences. Raises DeviceLost if the GPU fails.
         """
         results: dict[int, Result] = {}
 
@@ -204,7 +211,7 @@ class DeviceParser:
         return [results[i] for i in range(len(sizes))]
 
     def _batches(self, sizes: Sequence[int], results: Collection[int]) -> list[list[int]]:
-        """Put the sentences without results into batches, by length; a very long one has its own."""
+        """Put the sentences without a result into batches, by length; a very long one is alone in its batch."""
         batches: list[list[int]] = []
         remaining = (i for i in np.argsort(sizes, kind="stable").tolist() if i not in results)
         for i in remaining:
@@ -214,7 +221,7 @@ class DeviceParser:
         return batches
 
     def _finish(self, waiting: deque[Iterator[None]]) -> None:
-        """Do the work on all batches, in rounds."""
+        """Finish all batches, in rounds."""
         running: list[Iterator[None]] = []
         while waiting or running:
             newest = [waiting.popleft()] if waiting and (self.on_gpu or not running) else []
@@ -224,16 +231,23 @@ class DeviceParser:
 
 
 def _advance(batch: Iterator[None]) -> bool:
-    """Do a batch's work up to its next stage; return False if this was the last of it."""
+    """Continue a batch up to its next stage; return False if that has finished it."""
     return next(batch, "finished") is None
 
 
 class ParserModel(nn.Module):
-    """The network of a parser over the sentence encoder, with its sizes and its inventories of names."""
+    """The network of a parser: the sentence encoder, and in subclasses the scorers over it.
+
+    Args:
+        vocabulary: the words and characters that the encoder knows.
+        encoder: the sizes of the encoder.
+        sizes: the sizes of the scorers, as they are written to ``config.json``.
+        inventories: the names of relations, labels or tags, as they are written to ``vocab.json``.
+    """
 
     kind: ClassVar[str]
     identity: dict[str, str]
-    """The identity of the model folder; empty for a model that comes from none."""
+    """The identity of the model folder; empty for a model that was not loaded."""
 
     def __init__(
         self,
@@ -248,15 +262,22 @@ class ParserModel(nn.Module):
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
 
     def save(self, path: Path, *, name: str, version: str, half: bool = True) -> dict[str, str]:
-        """Write a model folder, in float16 or float32, and return its identity; the caller holds its lock."""
+        """Write a model folder and return its identity; the caller holds the folder's lock.
+
+        Args:
+            path: the folder, which is replaced.
+            name: the name of the model, part of its identity.
+            version: its version, likewise.
+            half: whether weights are written in float16 rather than float32.
+        """
         dtype = torch.float16 if half else torch.float32
         refuse_others(path, "kind")
         with replace_folder(path) as new:
-            # Not save_file: it leaves a file that only its owner can read.
+            # Not by save_file, which leaves a file that only its owner can read.
             state = self.state_dict().items()
             tensors = {name: value.detach().to("cpu", dtype).contiguous() for name, value in state}
             (new / WEIGHTS).write_bytes(save(tensors))
-            # Compact: an indented list of 10,000 words is a line per word.
+            # Compact, because an indented list has a line for each of 10,000 words.
             names = {**config_to_json(self.vocabulary), **self.inventories}
             text = json.dumps(names, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
             (new / VOCABULARY).write_text(text + "\n", encoding="utf-8")
@@ -278,7 +299,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
     @abstractmethod
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[Parse]:
-        """Find the trees of a batch, given what its vectors' ``states`` returns."""
+        """Find the trees of a batch, given the encoder's states and the positions [B] of its sentences."""
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Parse]:
         """Return one parse per sentence, in order; every sentence has at least one token."""
@@ -287,7 +308,10 @@ class EncodedParser(DeviceParser, Generic[Parse]):
     def run(
         self, sentences: Sequence[Sequence[str]], work: Callable[[Tensor, Tensor], Stages[Result]]
     ) -> list[Result]:
-        """Encode sentences in batches, and call ``work`` with the states and positions of each batch."""
+        """Encode sentences in batches, and return the results of ``work`` on them, one per sentence.
+
+        ``work`` gets the states [B, T, D] and the numbers of positions [B] of each batch.
+        """
         sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
         boundaries = 1 + int(self.vectors.encoder.config.end_boundary)
 
@@ -299,7 +323,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
     @cached_property
     def encoder_sha256(self) -> str:
-        """A hash of the encoder's sizes, vocabulary and weights: equal ones give equal states."""
+        """The SHA-256 of the encoder's sizes, vocabulary and weights; equal encoders have equal states."""
         encoder = self.vectors.encoder
         digest = hashlib.sha256(repr((encoder.config, self.vectors.vocabulary)).encode())
         for parameter in encoder.parameters():
@@ -307,7 +331,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         return digest.hexdigest()
 
     def to(self, device: torch.device) -> None:
-        """Move to a device, as :meth:`DeviceParser.to`, and forget the words' vectors on the old one."""
+        """Move to a device, as :meth:`DeviceParser.to`, and discard the word vectors on the old one."""
         super().to(device)
         self.vectors.clear()
 

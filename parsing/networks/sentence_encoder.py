@@ -1,24 +1,25 @@
 """The encoder under both parsers: a BiLSTM over words and their characters.
 
-x_t = [word embedding ; character BiLSTM's last states], then L bidirectional LSTM layers, as in
-Dozat & Manning (2017); weights map one to one onto supar's ``CharLSTM`` and ``VariationalLSTM``.
+The input of word t is x_t = [word embedding ; last states of the character BiLSTM]. L bidirectional LSTM
+layers follow, as in Dozat & Manning (2017). The weights correspond one to one to those of supar's
+``CharLSTM`` and ``VariationalLSTM``.
 
-The character LSTM runs once per word *type* (and at inference once per type of the corpus:
-:class:`TypeVectors`). The two directions of a layer are separate LSTMs, the backward one over sentences
-reversed within their length: padded input then gives exact states and keeps oneDNN's fused LSTM, which packed
-sequences do not (half the time in training). Without gradients, on the CPU,
-:meth:`BidirectionalLayer.packed_states` runs the same weights without padding or reversal, in 0.71 of the
+The character LSTM runs once per word *type* of a batch, and at inference once per type of the corpus
+(:class:`TypeVectors`). The two directions of a layer are separate LSTMs, and the backward one reads each
+sentence reversed within its length. With that, padded input gives exact states, and torch uses oneDNN's fused
+LSTM, which it does not use for packed sequences; training takes half the time. Without gradients on a CPU,
+:meth:`BidirectionalLayer.packed_states` computes the same states without padding or reversal, in 0.71 of the
 time of torch's LSTM:
 
     i, f, o = σ(W x_t + U h + b)   g = tanh(W x_t + U h + b)   c ← f∘c + i∘g   h ← o∘tanh(c)
 
-Positions are packed in the order of time, the longest sentence first, so that the sentences that still run
-at one time are the first rows. W x is computed for all times at once, once for each word type; what is left
-of a step is one product U h and one compiled pass over its rows. For few sentences all steps are compiled,
-which takes a third of the time.
+Positions are packed in the order of time and, within a time, by falling length of their sentences, so that
+the sentences that have not ended are the first rows. W x is computed before the first step, once for each
+word type, so that a step is one product U h and one compiled pass over its rows. For few sentences all steps
+are one compiled call, which takes a third of the time.
 
-Shapes: B sentences, T positions, U types, C characters, N packed positions, E input, D hidden (both
-directions), H hidden of one.
+Shapes: B sentences, T positions, U types, C characters, N packed positions, E input, H hidden of one
+direction, D = 2H of both.
 """
 
 from __future__ import annotations
@@ -41,22 +42,23 @@ from runtime.int8 import int8_matrix, quantise_row, quantised
 from runtime.process import cached_property
 from runtime.products import Int8Products, products_for
 
-Recurrent = Sequence[Sequence[NDArray[np.floating]]]  # of each layer and direction
+Recurrent = Sequence[Sequence[NDArray[np.floating]]]  # U of each layer and direction, transposed
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The order of a batch's positions by time; ``shape`` is B, T of the padded batch."""
+    """The order of the positions of a batch by time, without padding."""
 
     shape: tuple[int, int]
+    """B and T of the padded batch."""
     index_N: Tensor
-    """int64, where each packed position is in the padded batch, ``sentence * T + time``."""
+    """The index of each packed position in the padded batch, ``sentence * T + time``: int64."""
     starts: Int64
-    """The first packed position of each time, and one past the last; times of padding alone are left out."""
+    """The first packed position of each time, then one past the last; times without a word are left out."""
 
     @classmethod
     def of(cls, lengths_B: Tensor, positions: int) -> Packing:
-        """Order a batch of T positions, given the lengths of its sentences, each at least 1, on the host."""
+        """Return the order for sentences of lengths [B], at least 1 and on the host, padded to ``positions``."""
         lengths = lengths_B.numpy()
         longest_first = np.argsort(-lengths, kind="stable")
         is_word = np.arange(lengths.max())[:, None] < lengths[longest_first]
@@ -68,35 +70,40 @@ class Packing:
         )
 
     def times(self, *, reverse: bool) -> list[tuple[int, int]]:
-        """List the first packed position of each time, and one past its last."""
+        """Return the first packed position of each time, and one past its last, in the order of the steps."""
         times = list(itertools.pairwise(self.starts.tolist()))
         return times[::-1] if reverse else times
 
     def pack(self, x_BT: Tensor) -> Tensor:
-        """Leave out padding: [B, T, ...] becomes [N, ...]."""
+        """Return values [B, T, ...] without padding, [N, ...]."""
         return x_BT.flatten(0, 1).index_select(0, self.index_N)
 
     def unpack(self, x_NE: Tensor) -> Tensor:
-        """Put padding, zeros, back in: [N, E] becomes [B, T, E]."""
+        """Return packed values [N, E] with zeros as padding, [B, T, E]."""
         x_BTE = x_NE.new_zeros(*self.shape, x_NE.shape[1])
         x_BTE.flatten(0, 1).index_copy_(0, self.index_N, x_NE)
         return x_BTE
 
 
 def runs_packed(module: nn.Module) -> bool:
-    """Tell whether LSTM layers can run without padding now: no gradients, no dropout, on the CPU."""
+    """Tell whether the LSTM layers of a module can run packed: without gradients or dropout, on a CPU."""
     on_cpu = next(module.parameters()).is_cpu
     return on_cpu and not (module.training or torch.is_grad_enabled())
 
 
 @compiled
 def _steps(gates, bias, h, c, out, starts, weight, direction):  # type: ignore[no-untyped-def]
-    """Compute gates, cells and states at successive times, with their products but for the first time's.
+    """Compute the states of one direction at successive times.
 
-    The packed positions of a time go from one of ``starts`` to the next. ``gates`` [N, 4H] are W x, at the
-    first time W x + U h, in torch's order i, f, g, o, and are overwritten; ``weight`` [H, 4H] is Uᵀ. The
-    sentences that run at a time are the first rows of ``h`` and ``c`` [B, H], which are updated. The
-    states are written to the half of ``out`` [N, 2H] that belongs to ``direction``, 0 ahead or 1 back.
+    Args:
+        gates: W x in torch's order i, f, g, o, [N, 4H], which is overwritten; at the first time W x + U h.
+        bias: the sum of both biases, [4H].
+        h: the states [B, H], which are updated; the sentences of a time are the first rows.
+        c: the cells [B, H], likewise.
+        out: memory for the states of both directions, [N, 2H].
+        starts: the first packed position of each time, and one past the last.
+        weight: Uᵀ, [H, 4H].
+        direction: 0 for the LSTM ahead, 1 for the one back: which half of ``out`` is written.
     """
     hidden = h.shape[1]
     previous = 0
@@ -132,13 +139,24 @@ def _int8_step(  # type: ignore[no-untyped-def]
     inputs, row_N, x_scale, input_scale, bias, recurrent, running, h, h_scale, recurrent_scale, c, out, low,
     high, direction
 ):  # fmt: skip
-    """Compute gates, cells and states at one time, whose packed positions are ``low`` to ``high - 1``.
+    """Compute the states of one direction at one time, with products in eight bits (:mod:`runtime.int8`).
 
-    ``inputs`` [K, 4H] are W x in torch's order i, f, g, o, and ``row_N`` the row of each position. The
-    ``running`` first sentences have rows of ``recurrent``, U h. Both are sums times a scale of the row and of
-    the column (:mod:`runtime.int8`). The sentences at this time are the first rows of ``h`` and ``c``
-    [B, H], which are updated. The states are written to the half of ``out`` [N, 2H] that belongs to
-    ``direction``, 0 ahead or 1 back; ``h`` gets them too, as integers.
+    Args:
+        inputs: W x in torch's order i, f, g, o, [K, 4H], as sums to be multiplied by two scales.
+        row_N: the row of ``inputs`` at each packed position.
+        x_scale: the scale of each row of ``inputs``, [K].
+        input_scale: the scale of each column of ``inputs``, [4H].
+        bias: the sum of both biases, [4H].
+        recurrent: U h of the first ``running`` sentences, as sums, [running, 4H].
+        running: the number of sentences that have a state from the time before.
+        h: the states [B, H], which are updated, as integers; the sentences of a time are the first rows.
+        h_scale: the scale of each row of ``h``, [B], which is updated.
+        recurrent_scale: the scale of each column of ``recurrent``, [4H].
+        c: the cells [B, H], which are updated.
+        out: memory for the states of both directions, [N, 2H].
+        low: the first packed position of the time.
+        high: one past its last.
+        direction: 0 for the LSTM ahead, 1 for the one back: which half of ``out`` is written.
     """
     hidden = c.shape[1]
     gates = np.empty(4 * hidden, out.dtype)
@@ -169,7 +187,7 @@ def _int8_step(  # type: ignore[no-untyped-def]
 
 
 def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:
-    """Apply variational dropout: one mask per sentence, the same at every position."""
+    """Apply variational dropout, whose mask is the same at every position of a sentence."""
     if rate == 0:
         return x_BTD
     return x_BTD * (torch.empty_like(x_BTD[:, :1]).bernoulli_(1 - rate) / (1 - rate))
@@ -181,12 +199,12 @@ def reverse_within(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
     index_BT = lengths_B[:, None] - 1 - positions_T
     index_BT = torch.where(index_BT >= 0, index_BT, positions_T)
     starts_B1 = torch.arange(len(lengths_B), device=lengths_B.device)[:, None] * x_BTD.shape[1]
-    # Rows are copied whole, three times as fast as gather.
+    # Whole rows are copied, which is three times as fast as gather.
     return x_BTD.flatten(0, 1).index_select(0, (index_BT + starts_B1).flatten()).view_as(x_BTD)
 
 
 class BidirectionalLayer(nn.Module):
-    """A bidirectional LSTM layer over padded sequences, exact at every position that is not padding."""
+    """A bidirectional LSTM layer over padded sequences; padding does not change other states."""
 
     def __init__(self, input_dim: int, hidden: int) -> None:
         super().__init__()
@@ -196,13 +214,13 @@ class BidirectionalLayer(nn.Module):
             (nn.init.orthogonal_ if parameter.dim() > 1 else nn.init.zeros_)(parameter)
 
     def forward(self, x_BTE: Tensor, lengths_B: Tensor) -> Tensor:
-        """Compute the states of both directions, ahead first: [B, T, E] becomes [B, T, D]."""
+        """Return the states [B, T, D] of inputs [B, T, E], those of the direction ahead first."""
         ahead_BTH, _ = self.ahead(x_BTE)
         back_BTH, _ = self.back(reverse_within(x_BTE, lengths_B))
         return torch.cat([ahead_BTH, reverse_within(back_BTH, lengths_B)], -1)
 
     def recurrent_weights(self) -> list[NDArray[np.floating]]:
-        """Copy U of both directions, transposed."""
+        """Return copies of U of both directions, transposed, [H, 4H]."""
         return [lstm.all_weights[0][1].detach().t().contiguous().numpy() for lstm in (self.ahead, self.back)]
 
     def packed_states(
@@ -212,11 +230,13 @@ class BidirectionalLayer(nn.Module):
         packing: Packing,
         recurrent: Sequence[NDArray[np.floating]] = (),
     ) -> Tensor:
-        """Compute packed states [N, D] by our own loop; see the module's docstring.
+        """Return packed states [N, D], computed by the loop that the module's docstring describes.
 
-        ``row_N``, int64, is the row of ``x_KE`` at each packed position, so that equal inputs are multiplied
-        once; None if the rows are the positions. With ``recurrent``, :meth:`recurrent_weights`, all steps are
-        compiled.
+        Args:
+            x_KE: the distinct inputs, each of which is multiplied once.
+            row_N: the row of ``x_KE`` at each packed position, int64; None if the rows are the positions.
+            packing: the order of the positions.
+            recurrent: :meth:`recurrent_weights`, with which all steps are one compiled call; may be empty.
         """
         products = products_for(x_KE)
         if isinstance(products, Int8Products):
@@ -244,6 +264,7 @@ class BidirectionalLayer(nn.Module):
         return out_ND
 
     def _int8_states(self, x_KE: Tensor, packing: Packing, row_N: Tensor | None) -> Tensor:
+        """Return what :meth:`packed_states` returns, with products in eight bits."""
         out_ND = x_KE.new_empty(len(packing.index_N), 2 * self.ahead.hidden_size)
         rows = np.arange(len(out_ND)) if row_N is None else row_N.numpy()
         rows_KE, x_scale = quantised(x_KE)
@@ -267,7 +288,7 @@ class BidirectionalLayer(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-    """A BiLSTM over the characters of words; a word's vector is the last state of each direction."""
+    """A BiLSTM over the characters of words; the vector of a word is the last states of both directions."""
 
     # In training, words run in groups of similar length, so that short ones are not padded to long ones.
     GROUP_LENGTHS = (2, 4, 6, 9, 13)
@@ -279,7 +300,7 @@ class CharacterEncoder(nn.Module):
         self.output_dim = 2 * (hidden // 2)
 
     def forward(self, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
-        """Encode words [U, E], given character ids [U, C] and their number [U], both on the host."""
+        """Return the vectors of words [U, E], given character ids [U, C] and counts [U], both on the host."""
         if runs_packed(self.lstm):
             packing = Packing.of(counts_U, characters_UC.shape[1])
             recurrent = self.lstm.recurrent_weights() if len(counts_U) <= FEW_SEQUENCES else ()
@@ -298,16 +319,18 @@ class CharacterEncoder(nn.Module):
 
 
 def _last_states(states_UCE: Tensor, counts_U: Tensor) -> Tensor:
+    """Return the last state of each direction, [U, E]; back, the last one is at the first character."""
     ahead_UCH, back_UCH = states_UCE.chunk(2, -1)
     rows = torch.arange(len(counts_U), device=counts_U.device)
     return torch.cat([ahead_UCH[rows, counts_U - 1], back_UCH[:, 0]], -1)
 
 
 class SentenceEncoder(nn.Module):
-    """Turns batches of words into contextual states; see the module's docstring.
+    """Computes the contextual states of the words of a batch; the module's docstring describes the network.
 
-    :attr:`dropout` is the rate in training. It drops a token's word, and independently its characters, as a
-    whole; in layer inputs and in the output, the same components at all positions of a sentence.
+    :attr:`dropout` is the rate in training. The embedding of a token's word is dropped as a whole, and
+    independently of it the vector of its characters. In the inputs of layers and in the output, the same
+    components are dropped at all positions of a sentence.
     """
 
     def __init__(self, n_words: int, n_characters: int, config: EncoderSizes) -> None:
@@ -323,17 +346,17 @@ class SentenceEncoder(nn.Module):
             self.words.weight[PAD].zero_()
 
     def type_vectors(self, words_U: Tensor, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
-        """Compute the input vectors of word types, [U, E], without dropout."""
+        """Return the input vectors of word types, [U, E], without dropout."""
         words_UE = self.words(words_U.to(self.words.weight.device))
         return torch.cat([words_UE, self.characters(characters_UC, counts_U)], -1)
 
     def _training_inputs(self, batch: WordBatch) -> Tensor:
-        """Compute the inputs of a batch, [B, T, E]; word or characters double if the other is dropped."""
+        """Return the inputs of a batch, [B, T, E]; if word or characters are dropped, the rest is doubled."""
         types_BT = batch.types_BT.to(self.words.weight.device)
         words_U, characters_UC, counts_U = batch.table.features(batch.rows_U)
         words_BT = words_U.to(types_BT.device)[types_BT]
         characters_UE = self.characters(characters_UC, counts_U)
-        # embedding() rather than indexing: its backward is a sum by row, much faster than index_put.
+        # By embedding(), whose backward pass is a sum by row, much faster than the index_put of indexing.
         inputs = [self.words(words_BT), nn.functional.embedding(types_BT, characters_UE)]
         if self.dropout:
             masks = [torch.empty_like(x[..., :1]).bernoulli_(1 - self.dropout) for x in inputs]
@@ -342,10 +365,14 @@ class SentenceEncoder(nn.Module):
         return torch.cat(inputs, -1)
 
     def forward(self, batch: WordBatch, x_UE: Tensor | None = None, recurrent: Recurrent = ()) -> Tensor:
-        """Compute states [B, T, D] of all positions, boundaries included; the first half of D runs ahead.
+        """Return the states [B, T, D] of all positions, boundaries included.
 
-        The batch has an end boundary if the config has one. At inference ``x_UE`` may give the vectors of the
-        batch's types, and ``recurrent`` each layer's :meth:`~BidirectionalLayer.recurrent_weights`.
+        The first half of D are the states of the direction ahead.
+
+        Args:
+            batch: the sentences, with an end boundary if the config has one.
+            x_UE: at inference the input vectors of the batch's types, if they are known.
+            recurrent: each layer's :meth:`~BidirectionalLayer.recurrent_weights`, for few sentences.
         """
         if not self.training and x_UE is None:
             x_UE = self.type_vectors(*batch.table.features(batch.rows_U))
@@ -365,10 +392,10 @@ class SentenceEncoder(nn.Module):
 
 
 class TypeVectors(TypeTable):
-    """A table that keeps the input vectors of word types for inference: all threads compute each once.
+    """A table that also stores the input vectors of word types, so that inference computes each once.
 
-    Memory is bounded: past ``max_types`` it starts anew (60,000 take 54 MB; most types of a corpus occur
-    once, so that more save no time).
+    All threads share it. Memory is bounded: with more than ``max_types`` types the table starts anew. 60,000
+    types take 54 MB; a larger table saves no time, because most types of a corpus occur once.
     """
 
     def __init__(
@@ -381,7 +408,7 @@ class TypeVectors(TypeTable):
         return type(self), (self.vocabulary, self.encoder, self.max_types)
 
     def clear(self) -> None:
-        """Start anew, on the device where the encoder is now."""
+        """Remove all types and vectors; new vectors are on the device where the encoder is now."""
         with TABLE_LOCK:
             super().clear()
             self._finished = 0  # rows that have a vector
@@ -390,7 +417,7 @@ class TypeVectors(TypeTable):
 
     @torch.inference_mode()
     def batch_with_vectors(self, sentences: Sequence[Sequence[str]]) -> tuple[WordBatch, Tensor]:
-        """Make a padded batch, and the vectors [U, E] of its types; no other thread comes between the two."""
+        """Return a padded batch and the vectors [U, E] of its types, under one lock for both."""
         with TABLE_LOCK:
             if len(self) > self.max_types:
                 self.clear()
@@ -402,11 +429,11 @@ class TypeVectors(TypeTable):
             if size > self._finished:
                 new_vectors = self.encoder.type_vectors(*self.features(np.arange(self._finished, size)))
                 self._vectors[self._finished : size] = new_vectors
-                self._finished = size  # last: no exception in between leaves a word without a vector
+                self._finished = size  # last, so that an exception leaves no type without a vector
             return batch, self._vectors[torch.from_numpy(batch.rows_U).to(self._vectors.device)]
 
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Return the states [B, T, D] of a batch and, on the host, its sentences' positions [B]."""
+        """Return the states [B, T, D] of a batch and, on the host, the numbers of positions [B]."""
         batch, x_UE = self.batch_with_vectors(sentences)
         is_small = x_UE.is_cpu and len(sentences) <= FEW_SEQUENCES
         return self.encoder(batch, x_UE, self._recurrent_weights if is_small else ()), batch.lengths_B
