@@ -1,4 +1,4 @@
-"""Parses documents into dependency and constituency trees, kept in HDF5; :func:`load` parses text at hand."""
+"""Parses text into dependency and constituency trees, stored in HDF5; :func:`load` parses short texts."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ __all__ = ["load"]
 
 
 def __getattr__(name: str) -> Any:
-    # torch and spaCy take seconds to import: only for those who parse
+    # Imported only when it is used, because torch and spaCy take seconds to import.
     if name == "load":
         from parsing.text_parser import load
 

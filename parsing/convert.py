@@ -1,11 +1,11 @@
-"""Turns a checkpoint of supar's into a model folder, once.
+"""Converts a checkpoint of supar into a model folder.
 
     python -m parsing.convert ptb.biaffine.dep.lstm.char runs/parsers/ptb --trust-pickle
     python -m parsing.convert biaffine-dep-en runs/parsers/ptb --trust-pickle
 
-A checkpoint is a pickle: opening it runs whatever its author put in. This is the only place that opens one,
-and only with --trust-pickle. The folder holds numbers and JSON, loads without the library and parses as the
-checkpoint does in the library (weights are kept as float32).
+A checkpoint is a pickle, and opening a pickle runs any code that its author put in. This is the only module
+that opens one, and only with --trust-pickle. The model folder holds numbers and JSON. It is loaded without
+supar, and its trees are those of the checkpoint in supar (weights are kept as float32).
 """
 
 import sys
@@ -31,7 +31,7 @@ class Convert:
 
 
 def main(config: Convert) -> None:
-    """Write the model folder of a checkpoint, with a card; runs any code in the checkpoint."""
+    """Write the model folder of a checkpoint, with a model card; this runs any code in the checkpoint."""
     import torch
 
     from parsing.libraries.supar import checkpoint_path, from_state

@@ -1,4 +1,7 @@
-"""Estimates what parsing a corpus costs, from its first sentences; imports nothing heavy."""
+"""Estimates the time and disk space that parsing a corpus takes, from its first sentences.
+
+The imports at the top are fast, because ``--help`` needs them.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ if TYPE_CHECKING:
     from parsing.text_parser import TextParser
 
 SAMPLE, SAMPLE_PART = 2048, 512
-"""How many sentences are parsed, and how many of them together."""
+"""The number of sentences that are parsed, and of those that are parsed together."""
 WARM_UP = 64
-"""How many sentences are parsed before the clock starts."""
+"""The number of sentences that are parsed before the time is measured."""
 PAPER_SENTENCES = 40_000_000
-"""How many sentences Simoulin & Crabbé 2021 have, section 3.1."""
+"""The number of sentences of Simoulin & Crabbé 2021, section 3.1."""
 
 
 def paper_cost(workers: int) -> Estimate:
-    """Estimate what parsing the paper's sentences would cost, from a sample of books and builtin parsers."""
+    """Estimate the cost of parsing the paper's sentences, from a sample of books and the builtin parsers."""
     from corpora.registry import open_corpus
     from parsing.text_parser import load
 
@@ -31,13 +34,20 @@ def paper_cost(workers: int) -> Estimate:
 
 
 def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: int | None = None) -> Estimate:
-    """Parse the first sentences in this process and scale up, by default to as many as the corpus has."""
+    """Estimate the cost of parsing a corpus from a sample that is parsed in this process.
+
+    Args:
+        corpus: the sample is its first :data:`SAMPLE` sentences.
+        parser: the parsers.
+        workers: the number of worker processes of the run.
+        sentences: the number of sentences of the run; None is the number that the corpus has.
+    """
     from parsing.pipeline.driver import Worker, cut_into_shards
     from parsing.trees.batch import join_batches
     from parsing.trees.cache import write_shard
     from runtime.progress import progress
 
-    shards = cut_into_shards(corpus, SAMPLE)  # the reader stays open: the estimate looks at how far it is
+    shards = cut_into_shards(corpus, SAMPLE)  # it stays open for estimate_length
     sample = next(shards)
     worker = Worker(lambda: parser)
     worker.parse(sample.sentences[:WARM_UP])

@@ -4,10 +4,11 @@
 
 Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
 brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.
-What an imported treebank had and a cache does not keep is named on the terminal (:data:`NOT_KEPT`).
-Words of fallback trees have the relation and the tag ``_``. With ``--validate``, what UD's ``validate.py``
-would refuse at its first three levels is mended in the CoNLL-U, for labels of Universal Dependencies
-(:mod:`corpora.universal`), the words that this changes are counted, and spaces are guessed by English print.
+For an imported treebank, the command prints which annotation a cache does not keep (:data:`NOT_KEPT`). Words
+of fallback trees have the relation and the tag ``_``. With ``--validate``, what UD's ``validate.py`` would
+refuse at its first three levels is changed in the CoNLL-U (:mod:`corpora.universal`; for labels of Universal
+Dependencies), the number of changed words is printed, and the spaces between words are guessed by the rules
+of English typography.
 """
 
 from __future__ import annotations
@@ -90,12 +91,13 @@ def main(config: ExportConfig) -> None:
 
 
 def _what_is_lost(cache: TreeCache, kind: str) -> str:
+    """Return the end of a message, which names what the import of a treebank did not keep."""
     is_imported = f"{kind}_sha256" in (cache.identity.get("corpus") or {})
     return f"; the import did not keep {NOT_KEPT[kind]}" if is_imported else ""
 
 
 def valid_documents(documents: Iterable[Document], counts: Counter[str]) -> Iterator[Document]:
-    """Yield documents as UD's validator wants them; counts their ``words`` and those ``changed``."""
+    """Yield documents that UD's validator accepts; count their ``words`` and the ``changed`` ones."""
     for document in documents:
         sentences = tuple(map(mend_tree, document.sentences))
         for old, new in zip(document.sentences, sentences, strict=True):
@@ -109,7 +111,7 @@ def _conllu_words(sentence: Sentence) -> Iterator[tuple[str, int, str]]:
 
 
 def cached_documents(cache: TreeCache) -> Iterator[Document]:
-    """Yield the cache's documents with their trees as annotation, long ones in pieces."""
+    """Yield the documents of a cache with their trees as annotation; long documents come in pieces."""
     from parsing.trees.sentences import cached_sentences
 
     starts = cache.documents().tolist()

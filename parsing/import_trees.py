@@ -1,4 +1,4 @@
-"""Puts the trees of treebank files into a tree cache, without a parser.
+"""Writes the gold trees of treebank files into a tree cache.
 
     python -m parsing.import_trees --conllu train.conllu --ptb train.ptb --output runs/trees/gold
 
@@ -40,13 +40,13 @@ class ImportConfig:
 
 
 def main(config: ImportConfig) -> None:
-    """Import the treebank and describe the cache."""
+    """Import the treebank and print a summary of the cache."""
     manifest = import_trees(config.output, conllu=config.conllu, ptb=config.ptb)
     print(config.output, manifest.describe(config.output), sep="\n")
 
 
 def import_trees(output: Path, *, conllu: Path | None = None, ptb: Path | None = None) -> Manifest:
-    """Write a treebank into the new tree cache ``output``; files that do not fit are a UserError."""
+    """Write a treebank into the new tree cache ``output``; raise UserError if its files do not fit."""
     from parsing.pipeline.driver import cut_into_shards
 
     path = conllu or ptb
@@ -63,12 +63,12 @@ def import_trees(output: Path, *, conllu: Path | None = None, ptb: Path | None =
         if not rows:
             raise UserError(f"{path}: no sentences")
         manifest = replace(manifest, shards=tuple(rows))
-        manifest.write(output)  # only now: an import that is stopped leaves no cache
+        manifest.write(output)  # only now, so that an import that is stopped leaves no cache
     return manifest
 
 
 def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None) -> Manifest:
-    """Make the manifest of a treebank's cache, which lists no shard yet."""
+    """Return the manifest of a treebank's cache, without shards."""
     from parsing.trees.arrays import labels_and_tags  # here: it compiles
 
     files = {"conllu_sha256": conllu, "ptb_sha256": ptb}
@@ -92,9 +92,10 @@ def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None) -> Manif
 
 
 def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
-    """Yield documents with heads, trees or both; raises UserError if heads are missing or files differ.
+    """Yield the documents of a treebank, with heads, constituents or both.
 
-    Of a word that brackets cannot hold, such as one with a blank, the CoNLL-U has the form that is kept.
+    If a word has a form that brackets cannot hold, for example with a blank, the form of the CoNLL-U is kept.
+    Raises UserError if heads are missing or if the files have different sentences.
     """
     trees = iter(() if ptb is None else _checked_brackets(ptb))
     if conllu is None:
@@ -118,7 +119,7 @@ def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
 
 
 def _checked_brackets(path: Path) -> Iterator[Sentence]:
-    """Yield the trees of a file; one with a phrase that a cache would lose is a UserError."""
+    """Yield the trees of a file; raise UserError if a tree has a phrase that a cache cannot hold."""
     for row, tree in enumerate(read_brackets(path), start=1):
         for index, (first, end, label) in enumerate(tree.spans or ()):
             if index and not label and end == first + 1:
@@ -131,7 +132,7 @@ def _checked_brackets(path: Path) -> Iterator[Sentence]:
 
 
 def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Batch:
-    """Return the trees of sentences as arrays; raises UserError if heads are no tree."""
+    """Return the trees of sentences as arrays; raise UserError if the heads of one are not a tree."""
     from parsing.text_parser import batch_of_parses
     from parsing.trees.arrays import to_parse
 
@@ -145,7 +146,7 @@ def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Ba
     if labels:
         spans = {i: to_parse(sentence, labels, tags, unlabelled=True) for i, sentence in enumerate(sentences)}
     faults: list[str] = []
-    flags = np.zeros(len(sentences), np.uint8)  # gold trees of any length are kept, and of any words
+    flags = np.zeros(len(sentences), np.uint8)  # gold trees are kept whatever their length and their words
     batch = batch_of_parses([s.tokens for s in sentences], flags, names, arcs, spans, faults.append)
     if faults:
         raise UserError(f"{path}: {faults[0]}")

@@ -1,4 +1,4 @@
-"""Finds the parser, or the tree cache, that a command line means; imports nothing heavy."""
+"""Finds the parser or the tree cache that an option names; imports little, for a fast ``--help``."""
 
 import os
 from pathlib import Path
@@ -7,17 +7,18 @@ from runtime.errors import UserError
 from runtime.files import path_of
 
 BUILTIN_FOLDERS = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
-"""The model folders in the package."""
+"""The model folders of the builtin parsers."""
 
 
 def absolute_name(spec: str) -> str:
-    """Return a parser's name that holds in any working folder: a path becomes absolute, other names stay."""
+    """Return a parser's name for any working folder: an existing path is made absolute, other names stay."""
     return str(Path(spec).absolute()) if spec not in ("", "builtin") and os.path.exists(spec) else spec
 
 
 def find_parser(kind: str, spec: str) -> Path | None:
-    """Find the model folder of :func:`parsing.text_parser.load_parser`'s ``spec``; None if benepar reads it.
+    """Return the model folder that a parser's ``spec`` names, or None if benepar reads the model.
 
+    :func:`parsing.text_parser.load_parser` describes ``spec``.
     Raises UserError for a parser that does not exist.
     """
     given_path = path_of(spec, f"{kind} parser")
@@ -33,7 +34,7 @@ def find_parser(kind: str, spec: str) -> Path | None:
 
 
 def find_trees(trees: Path | None) -> Path:
-    """Return ``--trees``, else the only tree cache under ``runs/trees``; a UserError lists several."""
+    """Return ``trees``, or if it is None the only tree cache under ``runs/trees``; else raise UserError."""
     if trees is not None:
         return trees
     root = Path("runs/trees")

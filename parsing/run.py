@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from parsing.text_parser import TextParser
 
 PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
-"""Simoulin & Crabbé 2021, section 3.1: sentences of the tokenised corpus, in our reading the tagged files,
-whose words are taken as they are."""
+"""The options of Simoulin & Crabbé 2021, section 3.1. Their tokenised corpus is here understood as the tagged
+files, whose words are used as they are."""
 PAPER_SAMPLE = (
     f"what {PAPER_SENTENCES:,} sentences would cost here, from a sample of books and the builtin parsers, "
     "which are faster than the paper's"
@@ -112,7 +112,7 @@ def main(config: ParseConfig) -> None:
     )
     loaders = [functools.partial(load_parsers, device=device) for device in devices]
     reading = {name: getattr(config, name) for name in ("format", "tokenize", "limit", "data", "split")}
-    with as_file(config.corpus) as spec:  # standard input and pipes become a file
+    with as_file(config.corpus) as spec:  # standard input or a pipe is copied to a file
         open_text = functools.partial(open_corpus, spec, **reading)
         if config.preset == "paper":
             check_paper(config, open_text, loaders[0], workers)
@@ -144,7 +144,7 @@ def main(config: ParseConfig) -> None:
 def check_paper(
     config: ParseConfig, open_text: Callable[[], Corpus], load: Callable[[], TextParser], workers: int
 ) -> None:
-    """Refuse the preset paper without its parsers; a dry run first says what its trees would cost."""
+    """Raise UserError if the preset paper has no parsers; a dry run first prints the cost of its trees."""
     missing = [PAPER_PARSERS] if "builtin" in (config.dep_model, config.const_model) else []
     if config.dry_run:
         missing += collect_refusals(open_text) if missing else collect_refusals(open_text, load)
@@ -156,7 +156,7 @@ def check_paper(
 
 
 def refuse_own_input(corpus: str, output: Path) -> None:
-    """Refuse an output folder that the next run would read as text; no reader enters hidden folders."""
+    """Raise UserError for an output folder that the next run would read as text, unless it is hidden."""
     from corpora.registry import CORPUS_NAMES
 
     corpus_folder, output_folder = Path(corpus).resolve(), output.resolve()
@@ -168,10 +168,10 @@ def refuse_own_input(corpus: str, output: Path) -> None:
 
 
 def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
-    """Choose the devices to parse on, ``["cpu"]`` or GPUs; raises UserError for one that is not here."""
-    if on_cluster:  # it has its own devices
+    """Return the devices to parse on, ``["cpu"]`` or GPUs; raise UserError for one that does not exist."""
+    if on_cluster:  # which has its own devices
         return ["cuda" if device.startswith("cuda") else "cpu"]
-    # It takes two seconds to ask torch; Linux shows the driver as a file.
+    # Linux shows the driver as a file; to import torch and ask it takes two seconds.
     has_driver = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
     if device == "cpu" or (device == "auto" and not has_driver):
         return ["cpu"]

@@ -44,7 +44,7 @@ class ScoreConfig:
 
 
 def main(config: ScoreConfig) -> None:
-    """Load a parser, score and time it on the treebank."""
+    """Load a parser, and print its scores and its speed on the treebank."""
     import torch
 
     from parsing.text_parser import load_parser
@@ -52,7 +52,7 @@ def main(config: ScoreConfig) -> None:
 
     kind = config.kind
     gold = read_gold(kind, config.treebank)
-    torch.set_num_threads(1)  # as a worker of parsing.run
+    torch.set_num_threads(1)  # as in a worker of parsing.run
     parser = load_parser(kind, config.model, config.device)
     began = time.perf_counter()
     figures = score_parser(kind, parser, gold)
@@ -67,7 +67,7 @@ def main(config: ScoreConfig) -> None:
 
 
 def equal_trees(parses: Sequence[Any], reference: Sequence[Any]) -> float:
-    """Return the per cent of parses that are equal in every detail."""
+    """Return the percentage of parses whose arrays are all equal to those of ``reference``."""
     pairs = zip(map(dataclasses.astuple, parses), map(dataclasses.astuple, reference), strict=True)
     are_equal = [all(map(np.array_equal, arrays, reference_arrays)) for arrays, reference_arrays in pairs]
     return 100 * sum(are_equal) / len(parses)

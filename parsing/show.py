@@ -1,4 +1,4 @@
-"""Shows what a tree cache holds, on one screen, or draws the trees of some of its sentences.
+"""Prints a summary of a tree cache, or draws the trees of some of its sentences.
 
     python -m parsing.show runs/trees/books
     python -m parsing.show runs/trees/books --sentence 17 --count 5
@@ -18,7 +18,7 @@ from runtime.cli import Command, Count, CountOrNone, configuration
 from runtime.errors import UserError, printable
 
 TOP = 8
-"""How many names of each kind are listed, the most frequent first."""
+"""The number of names of each kind that are listed, the most frequent ones."""
 
 
 @configuration

@@ -1,12 +1,12 @@
-"""Makes the parsers a spaCy component.
+"""The parsers as a component of a spaCy pipeline.
 
 An example is in docs/parsing-alone.md. Sentences that an earlier component found are kept; otherwise spaCy's
-sentencizer splits the text. Tokens of white space or of characters without width, which parsers cannot take,
-hang from the word before them (at the start of a document, from the first word) with the relation ``dep`` and
-the tag ``_SP``.
+sentencizer splits the text. Parsers cannot take tokens of white space or of characters without width. Such a
+token gets the relation ``dep``, the tag ``_SP``, and as its head the word before it, or at the start of a
+document the first word.
 
-spaCy imports this module for every pipeline, also for ours that only splits tokens, so it imports nothing
-heavy (benepar's extensions took half of the time to a first sentence).
+spaCy imports this module for every pipeline, also for the one that only tokenises, so that it imports little:
+benepar's extensions took half of the time to the first parsed sentence.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from parsing.trees.sentences import ParsedSentence
 
 Positions = list[list[int]]
-"""The words of each parsed sentence, as positions in the document."""
+"""The positions in the document of the words of each parsed sentence."""
 MAX_DOCUMENTS = 64
-"""How many documents are parsed together at most."""
+"""The largest number of documents that are parsed together."""
 LEAF = re.compile(r"( ?)\((\S*) ([^()]*)\)")
 """A word in benepar's brackets, with the space before it."""
 CHUNK_RELATIONS = {"amod", "compound", "det", "flat", "goeswith", "nummod", "predet", "poss", "quantmod"}
@@ -51,7 +51,7 @@ CHUNK_RELATIONS |= {"nmod:desc", "nmod:poss", "nmod:unmarked"}
     assigns=["token.head", "token.dep", "token.tag", "token.pos", "token.is_sent_start", "doc.sents"],
 )
 def make(nlp: Language, name: str, dep: str | None, const: str | None, max_tokens: int) -> ParserComponent:
-    """Make the component; its options are those of :func:`parsing.load`."""
+    """Return the component, whose options are those of :func:`parsing.load`."""
     from parsing.text_parser import load
 
     if nlp.lang not in ("en", "xx") and "builtin" in (dep, const):
@@ -87,7 +87,7 @@ class ParserComponent:
         return next(self.pipe([doc]))
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = MAX_DOCUMENTS) -> Iterator[Doc]:
-        """Parse documents in place, the sentences of several together."""
+        """Parse documents in place; the sentences of ``batch_size`` documents are parsed together."""
         from parsing.trees.sentences import batch_sentences
 
         for batch in minibatch(stream, min(batch_size, MAX_DOCUMENTS)):  # type: ignore[no-untyped-call]
@@ -105,7 +105,7 @@ class ParserComponent:
 
 
 def _positions(doc: Doc) -> Positions:
-    """Return the positions of words by sentence; sentences of white space are left out."""
+    """Return the positions of the words of each sentence, without sentences of white space alone."""
     positions = ([token.i for token in span if normalise_text(token.text).strip()] for span in doc.sents)
     return [words for words in positions if words]
 
@@ -143,7 +143,7 @@ def _annotate(doc: Doc, positions: Positions, sentences: list[ParsedSentence], p
 
 
 def _constituents(doc: Doc, positions: Positions, sentences: list[ParsedSentence]) -> ConstituentData:
-    """Make the record of a document's constituents that benepar's extensions read."""
+    """Return the constituents of a document as the record that benepar's extensions read."""
     from benepar.integrations.spacy_extensions import ConstituentData
 
     from corpora.text import CHAIN_JOINER
@@ -151,8 +151,8 @@ def _constituents(doc: Doc, positions: Positions, sentences: list[ParsedSentence
     bounds = [0, *(words[0] for words in positions[1:]), len(doc)]
     rows: list[tuple[int, int, str]] = [] if positions else [(0, len(doc), "")]
     for words, sentence, first, end in zip(positions, sentences, bounds, bounds[1:], strict=False):
-        # As in benepar every token is a constituent, one without a label if the parser gave none, and the
-        # whole sentence covers the white space around it.
+        # As in benepar, every token is a constituent, whose label is empty if the parser gave none. The span
+        # of a sentence has the white space around it.
         spans = sentence.spans or []
         labels = {(i, i + 1): "" for i in range(first, end)}
         labels |= {(words[a], words[b - 1] + 1): label for a, b, label in spans[1:]}
@@ -161,7 +161,7 @@ def _constituents(doc: Doc, positions: Positions, sentences: list[ParsedSentence
         rows += [(a, b, labels[a, b]) for a, b in preorder]
     starts, ends, names = zip(*rows, strict=True)
     distinct_names, ids = np.unique(names, return_inverse=True)
-    first_row = np.full(len(doc), -1)  # by the first token
+    first_row = np.full(len(doc), -1)  # of the constituents that begin at each token
     for row, token in reversed(list(enumerate(starts))):
         first_row[token] = row
     chains = [tuple(name.split(CHAIN_JOINER)) if name else () for name in distinct_names.tolist()]
@@ -169,7 +169,7 @@ def _constituents(doc: Doc, positions: Positions, sentences: list[ParsedSentence
 
 
 def _encode_constituents(value: Any, chain: Any = None) -> Any:
-    """Return the record of constituents as msgpack takes it, for ``Doc.to_bytes`` and other processes."""
+    """Return the record of constituents as a type of msgpack, for ``Doc.to_bytes`` and other processes."""
     if type(value).__name__ == "ConstituentData":
         return {"multiview_constituents": list(vars(value).values())}
     return value if chain is None else chain(value)
@@ -189,7 +189,7 @@ srsly.msgpack_decoders.register("multiview_constituents", func=_decode_constitue
 
 
 def noun_chunks(part: Doc | Span) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and label of each noun with what determines, counts, owns and qualifies it."""
+    """Yield the start, end and label of each noun with its determiners, numerals, owners and adjectives."""
     label = part.doc.vocab.strings.add("NP")
     for noun in part:
         is_inner = _is_within_chunk(noun) or noun.dep_ in ("expl", "fixed")

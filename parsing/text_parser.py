@@ -1,7 +1,7 @@
-"""Parses sentences with one or two parsers, for ``parsing.run``, ``encode``, spaCy and people.
+"""Parses sentences with one or two parsers, for ``parsing.run``, ``encode``, spaCy and direct use.
 
 Examples are in docs/parsing-alone.md. A sentence that a parser cannot take keeps its place, with a fallback
-tree and a flag. Trees depend on the sentences alone, not on how many are parsed together.
+tree and a flag. The trees of a sentence do not depend on the sentences that are parsed with it.
 
 Shapes: B sentences, N tokens.
 """
@@ -56,16 +56,22 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 128
 SAMPLE = 50
-"""How many sentences are looked at to tell whether a text is English."""
+"""The number of sentences that are read to tell whether a text is English."""
 EASY_SENTENCE = ("The", "cat", "sat", "on", "the", "mat", ".")
-"""A sentence that every parser takes."""
+"""A sentence that every parser can parse."""
 
 Parse = TypeVar("Parse")
 Report = Callable[[str], object]
 
 
 class TextParser:
-    """A tokenizer and one or two parsers, to be called with a text; :func:`load` makes it."""
+    """A tokenizer and one or two parsers, made by :func:`load` and called with a text.
+
+    >>> import parsing
+    >>> trees = parsing.load()("The lawyer praised the doctor.")
+    >>> trees[0].heads
+    [2, 3, 0, 5, 3, 3]
+    """
 
     def __init__(
         self,
@@ -80,14 +86,14 @@ class TextParser:
             labels=(*constituency.labels, DUMMY_NAME) if constituency else (),
             tags=(*constituency.tags, FALLBACK_NAME) if constituency else (),
         )
-        """The names of the parsers' ids, with the reserved last ones."""
+        """The names of the parsers' ids, with the reserved last names."""
 
     def __getstate__(self) -> dict[str, object]:
         return state_without(self, "_tokenizer")
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The parsers and options, which decide the trees of a sentence, for a cache's identity."""
+        """The parsers and options that decide the trees of a sentence; part of a tree cache's identity."""
         return {
             "dependency": dict(self.dependency.identity) if self.dependency else None,
             "constituency": dict(self.constituency.identity) if self.constituency else None,
@@ -95,7 +101,7 @@ class TextParser:
         }
 
     def __call__(self, text: str) -> Trees:
-        """Parse running text of any length; as in files, no sentence crosses a line break."""
+        """Parse running text of any length; a line break ends a sentence, as in files."""
         if not isinstance(text, str):
             raise UserError(f"a text is a string, this is a {type(text).__name__}; .parse() takes tokens")
         if not is_encodable(text):
@@ -109,7 +115,7 @@ class TextParser:
             return Tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
-        """Parse tokenised sentences, [sentences][tokens]; raises UserError with the number of a bad one."""
+        """Parse lists of tokens; raise UserError with the number of a sentence that is not one."""
         rows = read_sentences(sentences, "parse", strings=False)
         return Trees(batch_sentences(self.parse_to_batch(rows), self.inventories))
 
@@ -119,13 +125,19 @@ class TextParser:
         flags: Sequence[int] | None = None,
         report: Report = warn_once,
     ) -> Batch:
-        """Parse sentences into a batch, with the reader's ``flags`` [B]; ``report`` gets a line per fault."""
+        """Parse sentences into a batch of trees.
+
+        Args:
+            sentences: lists of tokens.
+            flags: flags that the reader of the text has set, [B]; None means none.
+            report: called with a line for each sentence on which a parser failed.
+        """
         sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
         rows, flags_B, parsable = select_parsable(sentences, flags, self.max_tokens)
         if self._is_foreign(rows):
             fact = "few of these words are English, which alone the builtin parsers know"
             report(f"{fact}: trees will be wrong")
-        # Parsers that share an encoder run together; on sentences that fail then, each runs by itself.
+        # Parsers that share an encoder run together. Sentences that fail are parsed by each parser alone.
         dependency: Any = self.dependency
         pairs: dict[int, Any] = {}
         if hasattr(dependency, "shares_encoder") and dependency.shares_encoder(self.constituency):
@@ -142,9 +154,10 @@ class TextParser:
         return batch_of_parses(rows, flags_B, self.inventories, dependencies, constituents, report)
 
     def _is_foreign(self, sentences: Sequence[Tokens]) -> bool:
-        """Tell whether a builtin parser knows fewer of the first words than of any English text.
+        """Tell whether a builtin parser knows so few of the first words that they are not English.
 
-        It knows 96 % of the words of English books, 92 % of Wikipedia's, 10 to 49 % of European languages'.
+        It knows 96 % of the words of English books, 92 % of those of Wikipedia, and 10 to 49 % of those of
+        other European languages.
         """
         parser: Any = self.dependency or self.constituency
         if parser is None or not str(parser.identity.get("name")).startswith("builtin"):
@@ -152,7 +165,7 @@ class TextParser:
         tokens = itertools.chain.from_iterable(sentences[:SAMPLE])
         words = [word for word in tokens if len(word) > 1 and word[0].isalpha()]
         known_words = sum(map(parser.vectors.knows, words))
-        chance = len(words) ** 0.5 / 2  # of a small sample
+        chance = len(words) ** 0.5 / 2  # allows for a small sample
         return len(words) > 3 and known_words < 0.6 * len(words) - chance
 
 
@@ -165,7 +178,17 @@ def load(
     products: ProductKind | None = None,
     max_tokens: int = MAX_TOKENS,
 ) -> TextParser:
-    """Load parsers by name (:func:`load_parser`). None leaves out its trees; longer sentences get none."""
+    """Load one or two parsers.
+
+    Args:
+        dep: the dependency parser, as in :func:`load_parser`; None leaves out dependency trees.
+        const: the constituency parser; None leaves out constituency trees.
+        device: where sentences are encoded and scored.
+        products: the kind of products on a CPU, ``float32`` (None) or ``int8``.
+        max_tokens: longer sentences get a fallback tree.
+
+    Raises UserError as :func:`load_parser`, or if both parsers are None.
+    """
     if dep is None and const is None:
         raise UserError("dep and const are both None: nothing to parse with")
     dependency = None if dep is None else load_parser("dep", dep, device, products)
@@ -180,13 +203,17 @@ def load_parser(
     device: str | torch.device = "cpu",
     products: ProductKind | None = None,
 ) -> Any:
-    """Load the parser that ``--dep-model`` or ``--const-model`` names; ``kind`` is ``dep`` or ``const``.
+    """Load the parser that ``--dep-model`` or ``--const-model`` names.
 
-    ``spec`` is ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar
-    model by name (``benepar_en3``), file or folder. Sentences are encoded and scored on the device, on a CPU
-    with ``products`` in ``float32`` (the default) or ``int8``. A device that is not the CPU, and int8, are
-    part of the parser's identity. Raises UserError for a model or device that is not there, and for a model
-    that is damaged or has to be converted first.
+    Args:
+        kind: ``dep`` or ``const``.
+        spec: ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar model
+            by name (``benepar_en3``), file or folder.
+        device: where sentences are encoded and scored; a GPU is part of the parser's identity.
+        products: the kind of products on a CPU, ``float32`` (None) or ``int8``; int8 is part of the identity.
+
+    Raises UserError if the model or the device does not exist, or if the model is damaged or has to be
+    converted first.
     """
     from runtime.device import pick_device
     from runtime.products import products_in
@@ -215,7 +242,7 @@ def load_parser(
 def select_parsable(
     sentences: Sequence[Sequence[str]], flags: Sequence[int] | None, max_tokens: int
 ) -> tuple[list[Tokens], UInt8, list[int]]:
-    """Return the sentences to store, their flags [B], and the indices of those that can be parsed."""
+    """Return the sentences to store, their flags [B], and the indices of the sentences that can be parsed."""
     to_store: list[Tokens] = []
     flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
     parsable: list[int] = []
@@ -241,10 +268,17 @@ def parse_each(
     name: str,
     report: Report,
 ) -> dict[int, Parse]:
-    """Parse the sentences at these indices; return parses by index. If a batch fails, try its halves.
+    """Parse some of the sentences; return the parses by index. If a batch fails, its halves are tried.
 
-    A sentence that fails alone is reported and left out. What is no sentence's fault is raised: a lack of
-    memory, a lost device, or that an easy sentence fails as well; trees must not depend on it.
+    A sentence that fails alone is reported and left out. Errors that no sentence causes are raised, because
+    trees must not depend on them: a lack of memory, a lost device, a parser that fails on an easy sentence.
+
+    Args:
+        parse: parses a batch.
+        sentences: all sentences.
+        indices: the sentences to parse.
+        name: the name of the parser in messages.
+        report: called with a line for each sentence that fails.
     """
     if not indices:
         return {}
@@ -277,11 +311,15 @@ def batch_of_parses(
     constituents: dict[int, ConstituencyParse] | None,
     report: Report,
 ) -> Batch:
-    """Put sentences and parses into a batch; one without a sound parse gets a fallback tree and a flag.
+    """Put sentences and parses into a batch; without a valid one a sentence gets a fallback tree and a flag.
 
-    ``dependencies`` and ``constituents`` are parses by the sentence's index; without one of them the batch
-    has no such trees. Treebanks may have the relation and the tag ``_``. ``flags`` [B] is updated; each parse
-    that is wrong is reported.
+    Args:
+        sentences: the tokens of each sentence.
+        flags: the flags of each sentence, [B], which are updated.
+        inventories: the names of the ids; treebanks may use the relation and the tag ``_``.
+        dependencies: dependency parses by the index of the sentence; None leaves out these trees.
+        constituents: constituency parses, likewise.
+        report: called with a line for each parse that is not a tree.
     """
     id_of_type: dict[str, int] = {}
     token = [id_of_type.setdefault(word, len(id_of_type)) for tokens in sentences for word in tokens]
@@ -309,8 +347,8 @@ def _dependency_fields(
     flags: UInt8,
     report: Report,
 ) -> dict[str, Int32]:
-    """Fill the arrays of dependency trees; a sentence without a sound one gets a chain."""
-    # First the chain for all: each word's head is the one before it.
+    """Return the arrays of dependency trees; a sentence without a valid tree gets a chain."""
+    # At first every sentence is a chain, where the head of each word is the word before it.
     head = concatenated_ranges(np.zeros(len(sentences), np.int64), np.diff(offsets)).astype(np.int32)
     relation = np.full(offsets[-1], len(inventories.relations) - 1, np.int32)
     is_sound = np.zeros(len(sentences), np.bool_)
@@ -326,6 +364,7 @@ def _dependency_fields(
 
 
 def _dependency_defect(parse: DependencyParse, tokens: int, relations: int) -> str:
+    """Return what is wrong with a parse of so many tokens and relations, "" if nothing is."""
     if len(parse.heads) != tokens or not _are_ids(parse.relations, tokens, relations):
         return "ids outside the parser's inventories, or not one per word"
     _, defects = dependency_heights(parse.heads, np.array([0, tokens]))
@@ -340,7 +379,7 @@ def _constituency_fields(
     flags: UInt8,
     report: Report,
 ) -> dict[str, Int32]:
-    """Fill the arrays of constituency trees; a sentence without a sound one gets a flat phrase."""
+    """Return the arrays of constituency trees; a sentence without a valid tree gets a flat phrase."""
     dummy_label, tag_count = inventories.dummy_label, len(inventories.tags)
     trees, tags = [], []
     for i, tokens in enumerate(sentences):

@@ -4,9 +4,10 @@ r"""Trains a parser, or both over one sentence encoder, from treebanks.
         --train-const gum/train.ptb --dev-const gum/dev.ptb --output runs/parsers/mine
 
 Input: CoNLL-U files (``--train-dep``), bracket files (``--train-const``), or both. Output: the model folders
-``dep`` and ``const``, which ``--dep-model`` and ``--const-model`` take; two that were trained together share
-a sentence encoder and parse together faster. Each has a model card; learning curve and checkpoints are in
-``training/``. The same command resumes a killed run. On a GPU it is experimental: never run there.
+``dep`` and ``const``, which ``--dep-model`` and ``--const-model`` take. Two parsers that were trained
+together share a sentence encoder, so that they are faster together. Each folder has a model card; the
+learning curve and the checkpoints are in ``training/``. The same command resumes a killed run. Training on a
+GPU is experimental: it was never run.
 """
 
 import sys
@@ -25,7 +26,7 @@ MODEL_DESCRIPTIONS = {
     "const": "Span parser (Kitaev & Klein 2018) with part-of-speech tags. Brackets without function tags, "
     "punctuation and wrapper (`parsing/training/scores.py`).",
 }
-"""A description of each kind of model, and of how it is scored."""
+"""A description of each kind of model and of its scores."""
 
 
 def main(config: ParserTrainConfig) -> int:
@@ -67,7 +68,7 @@ def main(config: ParserTrainConfig) -> int:
         for kind, model in trainer.models.items():
             path, name = config.output / kind, f"{config.output.resolve().name}-{kind}"
             model.save(path, name=name, version="1")
-            # The stored weights are scored, not those in memory: float16 rounds them.
+            # The stored weights are scored, because they are rounded to float16.
             scores = score_parser(kind, load_parser(kind, str(path)), dev[kind])
             write_text(path / "README.md", card(name, kind, data, scores))
             log.info("%s: %s", path, ", ".join(f"{key} {value:.2f}" for key, value in scores.items()))
@@ -75,7 +76,14 @@ def main(config: ParserTrainConfig) -> int:
 
 
 def card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Mapping[str, float]) -> str:
-    """Return a model card: a description of the model, its data, its scores."""
+    """Return a model card: a description of the model, its data, its scores.
+
+    Args:
+        name: the name of the model.
+        kind: ``dep`` or ``const``.
+        data: the SHA-256 of each file, by its role (train, dev).
+        scores: the scores on dev, in per cent, by name.
+    """
     files = [
         f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
         for role, digests in data.items()

@@ -1,4 +1,4 @@
-"""Checks every hash and invariant of a tree cache.
+"""Checks all hashes and all arrays of a tree cache.
 
     python -m parsing.verify runs/trees/books
 
@@ -25,7 +25,7 @@ class VerifyConfig:
 
 
 def main(config: VerifyConfig) -> None:
-    """Open each shard, which checks it, and print what was checked."""
+    """Check each shard by opening it, and print a summary."""
     from runtime.progress import progress
 
     cache = TreeCache.open(config.cache, allow_partial=True)

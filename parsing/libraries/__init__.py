@@ -1,1 +1,1 @@
-"""supar and benepar: the only files that import them."""
+"""Adapters to supar and benepar, which no other modules import."""

@@ -1,8 +1,9 @@
 """Runs benepar's own models, character LSTM or pretrained transformer, in batches of similar length.
 
-benepar 0.2.0 predates today's libraries. Two things are fixed here: tokenizers of transformers 5 get back
-``build_inputs_with_special_tokens``, and words that are blank or that a tokenizer drops, on which benepar
-crashes, are read as ``-``. (Our weights in its classes: :mod:`tests.oracles.benepar`.)
+benepar 0.2.0 is older than transformers 5, whose tokenizers have no ``build_inputs_with_special_tokens``; the
+method is added while a model is loaded. benepar fails on words that are blank or that a tokenizer drops; they
+are replaced by ``-``. :mod:`tests.oracles.benepar` does the reverse: it puts our weights into benepar's
+classes.
 """
 
 import hashlib
@@ -32,9 +33,9 @@ with extra("parsers", "benepar"):
 
 VERSION = "0.2.0"
 UNREADABLE_WORD = "-"
-"""Replaces a word that a model cannot read."""
+"""The word that replaces one that a model cannot read."""
 MAX_TYPES = 60_000
-"""How many words are remembered as readable or not."""
+"""The number of words for which it is cached whether a model can read them."""
 
 
 class BeneparParser(DeviceParser):
@@ -49,7 +50,7 @@ class BeneparParser(DeviceParser):
         self._readable_word = lru_cache(MAX_TYPES)(self._make_readable)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
-        """Return one parse per sentence, in order; raises ValueError if one is too long for the model."""
+        """Return one parse per sentence, in order; raise ValueError if one is too long for the model."""
         sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
         readable = [[self._readable_word(normalise_text(word)) for word in words] for words in sentences]
         sizes = [len(tokens) + 2 for tokens in sentences]
@@ -63,13 +64,13 @@ class BeneparParser(DeviceParser):
         yield
         inputs = []
         for words in sentences:
-            spaces = [self._language != "zh"] * len(words)  # as benepar's nltk front end takes them to be
+            spaces = [self._language != "zh"] * len(words)  # as benepar's front end for nltk does
             if self._language not in ("zh", "ar", "he"):
                 spaces = list(guess_space_after(words))
             inputs.append(InputSentence(words=words, space_after=spaces, escaped_words=words))
         parses = []
         for output, words in zip(self.parser.parse(inputs, return_compressed=True), sentences, strict=True):
-            is_span = np.asarray(output.labels) != 0  # one-word spans without a label are left out
+            is_span = np.asarray(output.labels) != 0  # spans of one word have no label, and are left out
             is_span[0] = True
             columns = (output.starts, output.ends, output.labels)
             spans = (np.asarray(column)[is_span].astype(np.int32) for column in columns)
@@ -78,6 +79,7 @@ class BeneparParser(DeviceParser):
         return parses
 
     def _make_readable(self, word: str) -> str:
+        """Return a word, or :data:`UNREADABLE_WORD` if the model cannot read it."""
         if self.parser.char_encoder is not None:
             return word or UNREADABLE_WORD
         tokenizer = self.parser.retokenizer.tokenizer
@@ -86,7 +88,10 @@ class BeneparParser(DeviceParser):
 
 
 def load_benepar(name_or_path: str) -> BeneparParser:
-    """Load a benepar model by its published name, once downloaded, or from a file or folder; runs no code."""
+    """Load a benepar model from a file or folder, or by the name of one that was downloaded; it runs no code.
+
+    Raises UserError if there is no such model, or if benepar cannot read it.
+    """
     try:
         path = Path(locate_model(name_or_path))
     except LookupError:
@@ -115,11 +120,11 @@ def load_benepar(name_or_path: str) -> BeneparParser:
 
 
 def patched_libraries() -> ExitStack:
-    """Patch the libraries so that benepar runs no code of a model, and finds a method that it calls."""
+    """Patch the libraries so that benepar runs no code of a model and finds the method it misses."""
     stack = ExitStack()
-    # benepar calls torch's loader without saying that code must not run; the variable says it.
+    # benepar calls torch's loader without weights_only=True; the variable has the same effect.
     stack.enter_context(mock.patch.dict("os.environ", TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"))
-    # benepar leaves transformers its default, to ask and run a folder's code after "y".
+    # By default transformers asks whether to run the code of a folder; with 0 seconds to answer it refuses.
     stack.enter_context(mock.patch.object(dynamic_module_utils, "TIME_OUT_REMOTE_CODE", 0))
     base, name = transformers.PreTrainedTokenizerBase, "build_inputs_with_special_tokens"
 
@@ -134,6 +139,6 @@ def patched_libraries() -> ExitStack:
 
 
 def _names_by_index(vocabulary: dict[str, int]) -> tuple[str, ...]:
-    """Return names in the order of their indices; holes are named ``""``."""
+    """Return names in the order of their indices, with ``""`` for an index without a name."""
     names = {i: name for name, i in vocabulary.items()}
     return tuple(names.get(i, "") for i in range(max(names) + 1))

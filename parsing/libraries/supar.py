@@ -1,10 +1,12 @@
-"""Converts supar's biaffine parsers to our dependency model (the reverse: :mod:`tests.oracles.supar`).
+"""Converts supar's biaffine parsers to :class:`parsing.networks.dependency.DependencyModel`.
 
-Our model is supar's with weights under other names, so a converted checkpoint parses in
-:class:`parsing.networks.dependency.BiaffineParser` exactly as supar does. Word vectors that supar adds or
-projects become one table, and its projection P, b of characters c is folded into the first layer's input
-weights: W_ih [w; P c + b] = [W_w, W_c P] [w; c] + W_c b. Checkpoints are opened in :mod:`parsing.convert`:
-supar's ``Parser.load`` unpickles.
+The model is that of supar, with other names of the weights, so that a converted checkpoint parses exactly as
+in supar. Two parts are rewritten. Word vectors that supar adds or projects become one table. The projection
+P, b of the characters' vector c becomes part of the input weights of the first layer:
+W_ih [w; P c + b] = [W_w, W_c P] [w; c] + W_c b.
+
+Checkpoints are opened in :mod:`parsing.convert`, because supar's ``Parser.load`` unpickles without asking.
+:mod:`tests.oracles.supar` does the reverse conversion.
 """
 
 import os
@@ -36,7 +38,7 @@ MLPS = {
 
 
 def checkpoint_path(name: str) -> Path:
-    """Find a checkpoint file, or supar's download of a published name (kept in its cache)."""
+    """Return a checkpoint file, or the one that supar downloads for a published name, or raise UserError."""
     if os.path.exists(name):
         check_regular(Path(name))
         return Path(name)
@@ -52,7 +54,10 @@ def checkpoint_path(name: str) -> Path:
 
 
 def from_state(state: Any, *, where: str) -> DependencyModel:
-    """Make our model of what supar's ``Parser.save`` wrote; only words and characters may be its inputs."""
+    """Return the model of a state that supar's ``Parser.save`` wrote.
+
+    Raises UserError, which begins with ``where``, if its inputs are not words and characters.
+    """
     name = state.get("name") if isinstance(state, dict) else None
     if name != BiaffineDependencyParser.NAME:
         raise UserError(f"{where}: a {name!r} model; only {BiaffineDependencyParser.NAME} converts")
@@ -84,7 +89,7 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
 
 
 def _weights(source: Mapping[str, Tensor], words: Tensor, args: Any) -> dict[str, Tensor]:
-    """Return the weights of supar under our names, with one table of ``words``."""
+    """Return supar's weights by the names of :class:`DependencyModel`, with one table of ``words``."""
     weights = {ours: source[theirs] for ours, theirs in recurrent_names(args.n_lstm_layers)}
     weights |= {
         "encoder.words.weight": words,
@@ -105,7 +110,7 @@ def _weights(source: Mapping[str, Tensor], words: Tensor, args: Any) -> dict[str
 
 
 def recurrent_names(layers: int) -> list[tuple[str, str]]:
-    """Return our and supar's names of every LSTM weight."""
+    """Return the name of each LSTM weight in :class:`DependencyModel`, and its name in supar."""
     names = []
     for parameter in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         for ours, theirs, suffix in (("ahead", "f_cells", ""), ("back", "b_cells", "_reverse")):
@@ -120,7 +125,7 @@ def recurrent_names(layers: int) -> list[tuple[str, str]]:
 
 
 def _word_table(source: Mapping[str, Tensor], pretrained_vectors: Tensor | None, args: Any) -> Tensor:
-    """Make one table of trained and pretrained word vectors: their sum, or both side by side."""
+    """Return one table of trained and pretrained word vectors: their sum, or both concatenated."""
     vectors = source["word_embed.weight"]
     if pretrained_vectors is None:
         return vectors
@@ -134,5 +139,5 @@ def _word_table(source: Mapping[str, Tensor], pretrained_vectors: Tensor | None,
 
 
 def _with_end_row(table: Tensor) -> Tensor:
-    """Add the row of the end boundary, which supar lacks; it is zero and never looked up."""
+    """Return a table with a row of zeros for the end boundary, which supar does not have; it is not used."""
     return torch.cat([table[:END], table.new_zeros(1, table.shape[1]), table[END:]])

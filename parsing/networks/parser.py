@@ -211,7 +211,7 @@ class DeviceParser:
         return [results[i] for i in range(len(sizes))]
 
     def _batches(self, sizes: Sequence[int], results: Collection[int]) -> list[list[int]]:
-        """Put the sentences without a result into batches, by length; a very long one is alone in its batch."""
+        """Put the sentences without a result into batches, by length; a very long one is a batch alone."""
         batches: list[list[int]] = []
         remaining = (i for i in np.argsort(sizes, kind="stable").tolist() if i not in results)
         for i in remaining:

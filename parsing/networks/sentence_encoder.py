@@ -58,7 +58,7 @@ class Packing:
 
     @classmethod
     def of(cls, lengths_B: Tensor, positions: int) -> Packing:
-        """Return the order for sentences of lengths [B], at least 1 and on the host, padded to ``positions``."""
+        """Return the order for sentences of lengths [B], at least 1, on the host, padded to ``positions``."""
         lengths = lengths_B.numpy()
         longest_first = np.argsort(-lengths, kind="stable")
         is_word = np.arange(lengths.max())[:, None] < lengths[longest_first]

@@ -1,1 +1,1 @@
-"""From a corpus to a finished tree cache: shards, workers, the driver that lists what is done."""
+"""Parses a corpus into a tree cache: the driver, its worker processes, and workers on a Ray cluster."""

@@ -1,11 +1,12 @@
-"""Parses a corpus into a tree cache: hands out parts of shards, lists finished shards, resumes killed runs.
+"""Parses a corpus into a tree cache with a pool of workers; a run that was killed is resumed.
 
-Only this process writes. A run that is killed anywhere is finished by the same command, and the content hash
-of the finished cache equals that of an uninterrupted run. A shard is handed out in parts, so that all cores
-are busy to the end even if a corpus has only a few shards.
+The driver sends parts of shards to the workers, writes each shard whose parts are all parsed, and lists it in
+the manifest. Parts are smaller than shards, so that all cores are busy to the end even if a corpus has only a
+few shards. Only the driver writes. The same command resumes a run that was killed at any point; the content
+hash of the finished cache equals that of an uninterrupted run, and does not depend on the number of workers.
 
-A pool calls methods of its workers and returns futures; that of a cluster is in :mod:`parsing.pipeline.ray`.
-The number of workers does not change the cache.
+A pool calls methods of its workers and returns futures; the pool of a Ray cluster is in
+:mod:`parsing.pipeline.ray`.
 """
 
 import contextlib
@@ -32,18 +33,19 @@ from runtime.pool import Pool
 from runtime.progress import progress
 
 PART_SENTENCES = 1024
-"""About a second of work: no worker idles longer than that at the end."""
+"""The number of sentences of a part. It is about a second of work, the longest that a worker is idle at the
+end."""
 MAX_FAULTS = 20
-"""How many faults of one part are logged; all are flagged."""
+"""The largest number of faults of a part that are logged; all are flagged."""
 ADVICE = "take fewer --workers, or free memory; the same command resumes"
 MakeParser = Callable[[], TextParser]
-"""Loads the parsers in the process in which they work; it must be picklable for a pool of processes."""
+"""Loads the parsers in the worker process; a pool of processes needs one that can be pickled."""
 log = logging.getLogger(LOGGER)
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """The content of the cache, and how many sentences this run parsed in how many seconds."""
+    """The manifest of the cache, and the number of sentences that this run parsed, with its seconds."""
 
     manifest: Manifest
     parsed_now: int
@@ -59,13 +61,13 @@ class RunSummary:
 
 @dataclass(slots=True)
 class Shard:
-    """The text of one shard, and the trees of those parts that are parsed."""
+    """The text of one shard, and the trees of those of its parts that are parsed."""
 
     index: int
     sentences: list[Sentence] = field(default_factory=list)
     document_starts: list[int] = field(default_factory=list)  # sentences
     document_ids: list[str] = field(default_factory=list)
-    trees: dict[int, Batch] = field(default_factory=dict)  # by the first sentence of their part
+    trees: dict[int, Batch] = field(default_factory=dict)  # by the first sentence of the part
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +92,18 @@ class ParsedPart:
 
 
 class Worker:
-    """Parses parts of shards, in one process or actor of a pool."""
+    """Parses parts of shards in a process or Ray actor of a pool."""
 
     def __init__(self, make: MakeParser) -> None:
         self._make = make
 
     @functools.cached_property
     def parser(self) -> TextParser:
-        """The parsers, loaded when they are first needed."""
+        """The parsers, which are loaded when they are first needed."""
         return self._make()
 
     def describe(self) -> Manifest:
-        """Return a manifest of the parsers alone: their identity and the names of their ids."""
+        """Return a manifest without shards: the identity of the parsers and the names of their ids."""
         return Manifest(identity=self.parser.identity, **asdict(self.parser.inventories))
 
     def parse(self, sentences: Sequence[Sentence]) -> ParsedPart:
@@ -120,23 +122,30 @@ def run_corpus(
     shard_sentences: int = SHARD_SENTENCES,
     config: dict[str, Any] | None = None,
 ) -> RunSummary:
-    """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
+    """Parse a corpus into a tree cache, or resume a run of the same corpus and options.
 
-    The pool is started here. ``config`` is saved as ``config.json`` next to the shards, with a log. Raises
-    UserError if the folder holds another run's cache.
+    Args:
+        corpus: the documents.
+        output: the folder of the tree cache.
+        pool: the workers, which are started here.
+        shard_sentences: the number of sentences of a shard.
+        config: the options of the command, which are written to ``config.json`` beside the shards, with a
+            log; None writes neither.
+
+    Raises UserError if the folder holds the cache of another run.
     """
     start_time = time.monotonic()
     with lock_folder(output):
         refuse_others(output, "dep_model")
         old_manifest = Manifest.read(output) if (output / MANIFEST).exists() else None
         identity = {"corpus": {"name": corpus.name, **corpus.identity}}
-        _refuse_other_run(output, old_manifest, identity)  # before workers load parsers
-        next(iter(corpus), None)  # refuses a corpus without sentences
+        _refuse_other_run(output, old_manifest, identity)  # before the workers load parsers
+        next(iter(corpus), None)  # raises UserError if the corpus has no sentences
         with pool, contextlib.ExitStack() as until_the_end:
             new_manifest = _make_manifest(pool, identity, shard_sentences)
             _refuse_other_run(output, old_manifest, new_manifest.identity)
             manifest = old_manifest or new_manifest
-            if config is not None:  # only now: a refused run changes nothing
+            if config is not None:  # only now, so that a refused run changes nothing
                 until_the_end.enter_context(log_to(output))
                 write_json(output / "config.json", config)
             rows = tuple(intact_shards(output, manifest))
@@ -147,7 +156,7 @@ def run_corpus(
 
 
 def _refuse_other_run(output: Path, manifest: Manifest | None, identity: Mapping[str, Any]) -> None:
-    """Refuse a cache whose manifest has another value for one of these parts of its identity."""
+    """Raise UserError if the manifest of a cache has another value for a key of ``identity``."""
     old_identity = {key: manifest.identity.get(key) for key in identity} if manifest else identity
     if change := first_difference(old_identity, identity):
         reason = f"holds the trees of another run ({change})"
@@ -155,7 +164,7 @@ def _refuse_other_run(output: Path, manifest: Manifest | None, identity: Mapping
 
 
 def first_difference(old: Any, new: Any, name: str = "") -> str | None:
-    """Name the first value that differs between two identities: ``corpus.sha256: 'a' is now 'b'``."""
+    """Return the first difference of two identities, as ``corpus.sha256: 'a' is now 'b'``, or None."""
     if isinstance(old, dict) and isinstance(new, dict):
         keys = sorted({*old, *new})
         changes = (first_difference(old.get(key), new.get(key), f"{name}.{key}") for key in keys)
@@ -164,7 +173,7 @@ def first_difference(old: Any, new: Any, name: str = "") -> str | None:
 
 
 def _make_manifest(pool: Pool, corpus: Mapping[str, Any], shard_sentences: int) -> Manifest:
-    """Make the manifest of a corpus that the workers' parsers will parse; it lists no shard yet."""
+    """Return the manifest of a corpus and of the workers' parsers, without shards."""
     description = pool.submit("describe")
     try:
         parsers: Manifest = description.result()
@@ -176,7 +185,7 @@ def _make_manifest(pool: Pool, corpus: Mapping[str, Any], shard_sentences: int) 
 
 
 def _parse_shards(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool) -> Manifest:
-    """Parse the shards that are not listed, list each when it is written, and return the manifest of all."""
+    """Parse the shards that the manifest does not list; return the final manifest, which is also written."""
     rows = {row.index: row for row in manifest.shards}
     parts = (
         ShardPart(shard, first, min(first + PART_SENTENCES, len(shard.sentences)))
@@ -203,7 +212,7 @@ def _parse_shards(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool) 
 
 
 def intact_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
-    """Yield the listed shards whose files are unchanged and sound; log those to be parsed again."""
+    """Yield the rows of shards whose files are undamaged; log the others, which have to be parsed again."""
     fields = TreeCache(folder, manifest).fields
     for row in manifest.shards:
         try:
@@ -215,7 +224,7 @@ def intact_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
 
 
 def cut_into_shards(documents: Iterable[Document], size: int) -> Iterator[Shard]:
-    """Cut documents into shards of ``size`` sentences."""
+    """Yield the sentences of documents in shards of ``size``."""
     shard = Shard(0)
     for document in documents:
         for position, sentence in enumerate(document.sentences):
@@ -231,10 +240,11 @@ def cut_into_shards(documents: Iterable[Document], size: int) -> Iterator[Shard]
 
 
 def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
-    """Hand parts to the pool; yield each as soon as its shard has its trees.
+    """Send parts to the pool; yield each part when its trees are stored in its shard.
 
-    A part that fails, or whose worker dies, is tried again when no other part is running: there may not be
-    enough memory for two, and a second death shows which part is at fault. Dead workers are replaced.
+    A part that fails, or whose worker dies, is tried again when no other part is running. There may not be
+    enough memory for two parts, and if a worker dies again it is clear which part is the reason. Dead workers
+    are replaced.
     """
     running: dict[Future[ParsedPart], ShardPart] = {}
     failed_parts: list[ShardPart] = []
@@ -266,7 +276,7 @@ def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
 
 
 def _log_failure(part: ShardPart, error: Exception, *, is_retry: bool) -> None:
-    """Log that a part is tried again, else raise an error: UserError if a worker died or lacked memory."""
+    """Log that a part is tried again; after a retry raise UserError (a worker died) or RuntimeError."""
     reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     if is_retry and (isinstance(error, BrokenExecutor) or out_of_memory(error)):
         raise UserError(f"{part}: its worker failed twice ({reason}); {ADVICE}") from None

@@ -1,6 +1,6 @@
-"""Starts workers on a Ray cluster, one actor per core or GPU (experimental: never run on a GPU).
+"""Runs workers on a Ray cluster, one actor per core or GPU (experimental: never run on a GPU).
 
-The machines need no common folder, but they need this package installed. Ray is imported here only.
+This package must be installed on the machines; they need no common folder. Only this module imports Ray.
 """
 
 from collections import Counter
@@ -16,11 +16,18 @@ with extra("ray"):
     from ray.exceptions import RayTaskError
 
 LOCAL = "local"
-"""The address of a cluster of this machine alone, which is started for the run."""
+"""The address that stands for a cluster of this machine alone, which is started for the run."""
 
 
 class RayPool(Pool):
-    """Parses on ``workers`` actors of a Ray cluster, with ``gpus`` GPUs each; None is one per core or GPU."""
+    """A pool of actors on a Ray cluster.
+
+    Args:
+        make: loads the parsers in an actor.
+        workers: the number of actors; None is one per core, or one per GPU.
+        address: the cluster's address, or :data:`LOCAL`.
+        gpus: the number of GPUs of each actor.
+    """
 
     def __init__(self, make: MakeParser, workers: int | None, *, address: str, gpus: int = 0) -> None:
         self._make, self._workers, self._address, self._gpus = make, workers, address, gpus
@@ -32,7 +39,7 @@ class RayPool(Pool):
             options = {"address": self._address}
         try:
             ray.init(log_to_driver=False, **options)
-        except Exception as error:  # a start that times out is a plain Exception
+        except Exception as error:  # Ray raises a plain Exception if a start times out
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise UserError(f"--ray {self._address}: no Ray cluster answers ({reason})") from None
         resource, unit = ("GPU", "GPUs") if self._gpus else ("CPU", "cores")
@@ -40,21 +47,21 @@ class RayPool(Pool):
         if not room:
             ray.shutdown()
             raise UserError(f"--ray {self._address}: the cluster has no {unit}")
-        self.size = min(self._workers or room, room)  # Ray would wait for ever to start others
-        # One core each (Ray sets OMP_NUM_THREADS by it). Of GPUs, Ray shows an actor its own only.
+        self.size = min(self._workers or room, room)  # Ray would wait for ever for cores that are not there
+        # One core each, by which Ray sets OMP_NUM_THREADS. An actor sees only its own GPUs.
         self._remote: Any = ray.remote(num_cpus=1, num_gpus=self._gpus)(Worker)
         self._actors: list[Any] = [None] * self.size
         self._busy: Counter[int] = Counter()
         self._dead = set(range(self.size))
         for _ in range(self.size):
-            self.submit("describe")  # loads the parsers now, not with the first part
+            self.submit("describe")  # loads the parsers before the first part comes
         return self
 
     def __exit__(self, *error: object) -> None:
         ray.shutdown()
 
     def submit(self, method: str, *args: Any) -> Future[Any]:
-        """Call a method of the least busy actor; one that dies, a BrokenExecutor, is replaced."""
+        """Call a method of the least busy actor; if it dies, the future raises BrokenExecutor."""
         while self._dead:
             self._actors[self._dead.pop()] = self._remote.remote(self._make)
         number = min(range(self.size), key=self._busy.__getitem__)

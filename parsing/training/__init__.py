@@ -1,1 +1,1 @@
-"""Trains either parser or both over one sentence encoder, and scores parsers on treebanks."""
+"""Trains one parser, or both over one sentence encoder, and scores parsers on treebanks."""

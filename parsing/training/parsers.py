@@ -4,8 +4,9 @@ A sentence may have arcs, a constituency tree, or both. The loss of a batch is
 
     mean margin loss of its trees + 5 (mean cross-entropy of tags) + 10 (mean −log p(head) − log p(relation))
 
-(:meth:`ConstituencyModel.loss`, :meth:`DependencyModel.loss`); without trees it is the arcs' loss alone.
-Adam's learning rate rises, then falls to 0; the weights that are scored and kept are an exponential average.
+(:meth:`ConstituencyModel.loss`, :meth:`DependencyModel.loss`). If only the dependency parser is trained, the
+last term has the weight 1. Adam's learning rate rises, then falls to 0. The weights that are scored and
+stored are an exponential moving average.
 
 Shapes: B sentences, T positions, D encoder output.
 """
@@ -31,23 +32,32 @@ from runtime.training_state import Position, TrainingState
 from runtime.training_step import GradientDescent, StepMetrics, Steps, ramp
 
 ARC_SCALE = 10.0
-"""Weight of the arcs' loss, a mean over words; the margin loss is a sum over the spans of a sentence."""
+"""The weight of the loss of arcs, which is a mean over words; the margin loss is a sum over spans."""
 BETAS = (0.9, 0.98)
-"""Adam's decay rates; squares that are forgotten as fast as by Dozat & Manning (0.9) made spans worse."""
+"""Adam's decay rates. With 0.9 for the squares, as in Dozat & Manning, the F1 of spans was lower."""
 WARMUP = 0.02
-"""Fraction of the run over which the learning rate rises."""
+"""The fraction of the run over which the learning rate rises."""
 CLIP = 5.0
+"""The largest norm of the gradient."""
 AVERAGE = 0.999
-"""Decay per step of the average of the weights."""
+"""The decay per step of the average of the weights."""
 Ids: TypeAlias = dict[str, int]
 
 
 class ParserTrainer:
-    """Trains the parsers for which there are data; a batch is the numbers of its sentences.
+    """Trains the parsers for which there are data; a batch is a list of indices of sentences.
 
-    Sentences with arcs and trees with the same words are one training sentence (the first of each, then
-    the second, if there are several). torch is seeded from ``loop``; ``dev`` are sentences with arcs and
-    universal tags (``dep``), and trees (``const``).
+    A sentence with arcs and a tree with the same words become one training sentence. If there are several of
+    the same words, the first ones are joined, then the second ones, and so on.
+
+    Args:
+        sentences: training sentences with arcs; may be empty.
+        trees: training sentences with tags and spans; may be empty.
+        dev: sentences to choose the best weights on, with arcs and universal tags (``dep``), with trees
+            (``const``).
+        config: the sizes of the networks.
+        loop: the options of training, whose seed also seeds torch.
+        device: where to train; None is the CPU.
     """
 
     def __init__(
@@ -59,7 +69,7 @@ class ParserTrainer:
         loop: ParserLoopConfig,
         device: torch.device | None = None,
     ) -> None:
-        torch.set_num_threads(1)  # a second one gains little, and the last bits may depend on it
+        torch.set_num_threads(1)  # a second thread gains little, and the last bits may depend on it
         torch.manual_seed(loop.seed)
         self.dev, self.loop = dev, loop
         relations = sorted({relation for s in sentences for relation in s.relations or ()})
@@ -78,7 +88,7 @@ class ParserTrainer:
         for model in self.models.values():
             model.encoder = self.encoder
         self._table = TypeTable(vocabulary)
-        for tokens in self.words:  # the order of rows is that of sums, after a resumption too
+        for tokens in self.words:  # in a fixed order, which is that of sums, also after a resumption
             self._table.rows(tokens)
         module = nn.ModuleDict(self.models).to(device)
         self.descent: GradientDescent[list[int]] = GradientDescent(
@@ -87,7 +97,7 @@ class ParserTrainer:
             lambda batch: {"loss": self.loss(batch)},
             self.learning_rate,
             clip=CLIP,
-            # Checkpoints keep the CPU's random state, not a device's.
+            # A checkpoint keeps the random state of the CPU alone.
             seed=None if device is None or device.type == "cpu" else loop.seed,
         )
         self.steps: Steps[list[int], list[int]] = Steps(self.batches, lambda batch: batch)
@@ -98,7 +108,7 @@ class ParserTrainer:
     def _set_gold(
         self, sentences: Sequence[Sentence], trees: Sequence[Sentence], relations: Ids, labels: Ids, tags: Ids
     ) -> None:
-        """Set the words and gold annotation of each training sentence: first those with arcs."""
+        """Set the words and gold annotation of each training sentence; those with arcs come first."""
         self.words = [s.tokens for s in sentences]
         self.heads = [np.array(s.heads, np.int64) for s in sentences]
         self.relations = [np.array([relations[r] for r in s.relations or ()], np.int64) for s in sentences]
@@ -120,7 +130,10 @@ class ParserTrainer:
                 self.tags.append(parse.tags)
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """Return shuffled batches of similar length; a little noise makes them differ between epochs."""
+        """Return the batches of an epoch, shuffled, with sentences of similar length in each.
+
+        Noise is added to the lengths, so that the batches differ between epochs.
+        """
         generator = np.random.default_rng([self.loop.seed, epoch])
         lengths = np.array([len(words) for words in self.words])
         by_length = np.argsort(lengths + generator.uniform(0, 1, len(lengths)), kind="stable")
@@ -135,12 +148,12 @@ class ParserTrainer:
         return [batches[i] for i in generator.permutation(len(batches))]
 
     def learning_rate(self, position: Position) -> float:
-        """Rise linearly over :data:`WARMUP` of the run, then fall linearly to 0 at its end."""
+        """Return the learning rate, which rises linearly over :data:`WARMUP` of the run, then falls to 0."""
         progress = max(position.progress, (position.step + 0.5) / position.steps)
         return self.loop.learning_rate * ramp(progress, WARMUP) * ramp(1 - progress, 1 - WARMUP)
 
     def loss(self, batch: list[int]) -> Tensor:
-        """Compute the loss of a batch (see the module's docstring)."""
+        """Return the loss of a batch, whose equation is in the module's docstring."""
         end_boundary = self.encoder.config.end_boundary
         words = make_batch(self._table, [self.words[i] for i in batch], end_boundary=end_boundary)
         states_BTD, positions_B = self.encoder(words), words.lengths_B
@@ -148,7 +161,7 @@ class ParserTrainer:
         if self.constituency is not None:
             parses, tags = [self.parses[i] for i in batch], [self.tags[i] for i in batch]
             losses.append(self.constituency.loss(states_BTD, positions_B, parses, tags))
-        rows = [b for b, i in enumerate(batch) if i < len(self.heads)]  # in the batch, of those with arcs
+        rows = [b for b, i in enumerate(batch) if i < len(self.heads)]  # those with arcs
         if self.dependency is not None and rows:
             heads_N, relations_N = (
                 torch.from_numpy(np.concatenate([gold[batch[b]] for b in rows])).to(states_BTD.device)
@@ -162,15 +175,15 @@ class ParserTrainer:
     def step(self, position: Position, batch: list[int]) -> StepMetrics:
         """Update the weights and their average."""
         metrics = self.descent.step(position, batch)
-        # A young average forgets faster, so that the random initial weights fade from it.
+        # At first the average decays faster, so that the random initial weights vanish from it.
         decay = min(AVERAGE, (1 + position.step) / (10 + position.step))
         for name, parameter in self.state.module.named_parameters():
             self.state.averages[name].lerp_(parameter.detach(), 1 - decay)
         return metrics
 
     def validate(self) -> dict[str, float]:
-        """Score the parsers on dev, per cent; ``mean``, of LAS and F1, decides which weights are best."""
-        # New parsers each time: cached type vectors are outdated after a step.
+        """Return the scores on dev in per cent; ``mean``, of LAS and F1, decides which weights are best."""
+        # New parsers each time, because the type vectors that a parser caches are outdated after a step.
         scores: dict[str, float] = {}
         if self.dependency is not None:
             scores |= score_parser("dep", BiaffineParser(self.dependency), self.dev["dep"])

@@ -1,10 +1,10 @@
-"""Reads gold treebanks and scores how well a parser agrees with them.
+"""Reads gold treebanks and scores parsers on them.
 
-Arcs: attachment scores in per cent of tokens, relation subtypes included. Brackets, after EVALB (Sekine &
-Collins 1997):
+Dependency trees have attachment scores, in per cent of tokens, relation subtypes included. Constituency trees
+have scores of brackets, after EVALB (Sekine & Collins 1997):
 
 - Function tags are stripped, traces removed, unary chains are one bracket per label (``S::VP`` is two).
-- The wrapper (``TOP``, ``ROOT``) is no bracket. The whole sentence's own label is one, as in EVALB.
+- The wrapper (``TOP``, ``ROOT``) is no bracket. The label of the whole sentence is one, as in EVALB.
 - Punctuation is deleted before brackets are compared, by the gold tags that EVALB's COLLINS.prm names:
   ``, : . `` ''`` (not hyphens and brackets). Brackets that are empty then vanish.
 - Brackets count with multiplicity: precision = matched / predicted, recall = matched / gold, F1 their
@@ -28,14 +28,13 @@ from runtime.errors import UserError
 
 Scores = dict[str, float]
 PUNCTUATION_TAGS = frozenset({",", ":", ".", "``", "''"})
-"""Gold tags of the words that bracket scores leave out (EVALB's COLLINS.prm)."""
+"""The gold tags of words that the scores of brackets leave out (EVALB's COLLINS.prm)."""
 
 
 def read_gold(kind: str, paths: Sequence[Path], *, tags: TagColumn = "upos") -> list[Sentence]:
     """Read the sentences of CoNLL-U files (``dep``) or bracket files (``const``).
 
-    Raises UserError if there are none, and with file and document for a dependency tree that is missing or
-    not sound.
+    Raises UserError if there are no sentences, or if the heads of a sentence are missing or not a tree.
     """
     sentences: list[Sentence] = []
     for path in paths:
@@ -58,10 +57,11 @@ def read_gold(kind: str, paths: Sequence[Path], *, tags: TagColumn = "upos") -> 
 
 
 def score_parser(kind: str, parser: Any, gold: Sequence[Sentence]) -> Scores:
-    """Compute attachment scores (``dep``) or bracket scores (``const``) of a parser, which sees words alone.
+    """Return attachment scores (``dep``) or bracket scores (``const``) of a parser; it gets the words alone.
 
     ``uas`` (right head) and ``las`` (right head and relation, subtype included) are over tokens that are not
-    tagged PUNCT, ``uas_punct`` and ``las_punct`` over all tokens; :func:`bracket_scores` has the others.
+    tagged PUNCT, ``uas_punct`` and ``las_punct`` over all tokens. :func:`bracket_scores` names the scores of
+    brackets.
     """
     parses = parser.parse([s.tokens for s in gold])
     if kind == "const":
@@ -85,8 +85,8 @@ def score_parser(kind: str, parser: Any, gold: Sequence[Sentence]) -> Scores:
 
 
 def count_brackets(tree: Sentence, gold_tags: Iterable[str]) -> Counter[tuple[int, int, str]]:
-    """Count labelled brackets over the words that are not punctuation."""
-    words_before = [0]  # words that are not punctuation before each fencepost
+    """Count the labelled brackets of a tree after punctuation is removed by the gold tags."""
+    words_before = [0]  # at each fencepost, the words before it that are not punctuation
     for tag in gold_tags:
         words_before.append(words_before[-1] + (tag not in PUNCTUATION_TAGS))
     return Counter(
@@ -98,7 +98,11 @@ def count_brackets(tree: Sentence, gold_tags: Iterable[str]) -> Counter[tuple[in
 
 
 def bracket_scores(gold: Sequence[Sentence], trees: Sequence[Sentence]) -> Scores:
-    """Score in per cent; ``tags`` are words with the gold tag, ``complete`` sentences that are all right."""
+    """Return precision, recall and F1 of brackets over a treebank, in per cent.
+
+    ``tags`` is the percentage of words with the gold tag, ``complete`` that of sentences whose brackets are
+    all right.
+    """
     common = in_gold = in_trees = right_tags = words = complete = 0
     for gold_tree, tree in zip(gold, trees, strict=True):
         gold_tags = gold_tree.tags or ()
