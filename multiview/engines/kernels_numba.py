@@ -33,7 +33,8 @@ import numpy as np
 from torch import Tensor
 
 from multiview.engines.plan import NORM_FLOOR
-from runtime.compiled import compiled, compiled_part, sigmoid, tanh
+from runtime.compiled import compiled, compiled_part
+from runtime.compiled_math import sigmoid, tanh
 
 BIAS_AFTERWARDS = False
 """Whether the gradient of the bias is summed once after the sweep, and not by the kernels of each level."""

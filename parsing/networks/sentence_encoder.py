@@ -37,7 +37,8 @@ from torch import Tensor, nn
 from parsing.networks.config import EncoderSizes
 from parsing.networks.features import PAD, TABLE_LOCK, ParserVocabulary, TypeTable, WordBatch, make_batch
 from parsing.trees.batch import Int64, offsets_of
-from runtime.compiled import FEW_SEQUENCES, add_products, compiled, sigmoid, tanh
+from runtime.compiled import compiled
+from runtime.compiled_math import FEW_SEQUENCES, add_products, sigmoid, tanh
 from runtime.int8 import int8_matrix, quantise_row, quantised
 from runtime.process import cached_property
 from runtime.products import Int8Products, products_for

@@ -20,7 +20,7 @@ from parsing.networks.sentence_encoder import (
     TypeVectors,
     runs_packed,
 )
-from runtime.compiled import FEW_SEQUENCES
+from runtime.compiled_math import FEW_SEQUENCES
 from runtime.products import products_for
 
 WORDS = [["The", "cat", "sat", "."], ["the", "dog", "sat"], ["A", "cat", "ran", "<pad>", "<pad>"]]
