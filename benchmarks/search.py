@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from tyro.conf import Positional
 
-from multiview.search import Collection, semantic_search
+from multiview.search import semantic_search
+from multiview.search.collection import Collection
 from runtime.cli import Command, Count, configuration
 from runtime.files import read_array
 from runtime.large_arrays import PIECE, write_rows

@@ -22,7 +22,7 @@ from tyro.conf import Positional, arg
 
 from corpora.inputs import is_stream
 from multiview.names.options import VectorOptions
-from multiview.names.sentence_input import SentenceInput
+from multiview.sentence_input import SentenceInput
 from runtime import __version__
 from runtime.cli import Command, config_to_json, configuration
 from runtime.errors import UserError

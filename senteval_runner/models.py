@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corpora.senteval.tasks import TASKS
+from multiview.baselines import training_trees
 from multiview.folder.files import model_folder, training_seconds
-from multiview.names.baselines import training_trees
 from multiview.names.grammar import Name, parse_name
 from multiview.names.opened import OpenedEncoder, distinct_names
 from multiview.names.recipe import recipe_of
@@ -76,7 +76,7 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], st
         ]
         if results:
             model.dim = (results_of_classifiers or results)[0].dim
-        recipes = [part.recipe for part in model.encoder.parts]
+        recipes = model.encoder.recipes
         if all(recipe.kind == "multiview" for recipe in recipes):
             seconds = [training_seconds(model_folder(recipe.name.base)) for recipe in recipes]
             model.hours = None if None in seconds else sum(filter(None, seconds)) / 3600

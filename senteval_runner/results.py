@@ -90,12 +90,12 @@ def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence
                 "hours": model.hours,
                 "parts": [
                     {
-                        "spec": part.recipe.name.spec,
-                        "kind": part.recipe.kind,
-                        "vector_label": part.encode.label,
-                        "key": part.encode.key,
+                        "spec": loader.recipe.name.spec,
+                        "kind": loader.recipe.kind,
+                        "vector_label": loader.recipe.label_of("encode"),
+                        "key": loader.key("encode"),
                     }
-                    for part in model.encoder.parts
+                    for loader in model.encoder.loaders
                 ],
                 "paper_table": [tables.paper_row(row) for row in model.metrics],
                 "similarity_table": [tables.similarity_row(row, mean_columns) for row in model.metrics],

@@ -1,4 +1,4 @@
-"""Parses the names of encoders, which are checked before anything heavy is imported.
+"""Step 1 of 4 from a name to vectors: the name is parsed and checked before anything heavy is imported.
 
 A name is ``PREFIX:BASE?option=value?option=value``, of which BASE alone is needed; ``A+B`` puts encoders side
 by side. :data:`PREFIXES` is the table of prefixes, each with the function that makes its encoders;
@@ -32,7 +32,7 @@ class Prefix:
     """Pattern of the bases that are no file, folder or other encoder, but views or random words."""
 
 
-CONSTRUCTORS = "multiview.names.constructors"
+CONSTRUCTORS = "multiview.names.recipe"
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
 POOLED = Prefix("cls:NAME, mean:NAME or max:NAME of a transformer", f"{CONSTRUCTORS}:pooled")
 RANDOM_WORDS = "random|ngrams"

@@ -1,10 +1,11 @@
-"""Opens encoders by name: they give vectors of sentences, of lines of text and of tree caches.
+"""Step 4 of 4 from a name to vectors: the encoder that users and commands get.
 
     encoder = open_encoder("runs/models/mine+glove.txt")
     encoder.encode(["A sentence."])                 # to compare with: float32 [n, D]
     encoder.features([["A", "sentence", "."]])      # what classifiers get: float32 [n, F]
 
-docs/senteval.md lists the names.
+:func:`open_encoder` goes all the way from a name. :func:`as_encoder` takes an object with ``encode``, which
+has no name. Of ``A+B`` the vectors of both are concatenated. docs/senteval.md lists the names.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
+import numpy as np
+import torch
+
+from corpora.sentences import read_elements
+from multiview.encoders.meaning import normalize_rows
 from multiview.libraries.arrays import Float
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import Name, parse_names
-from multiview.names.recipe import EncoderRecipe, Loader, TreesOf, recipe_of
-from multiview.names.vectors import Computed, SideBySide, StoredVectors, Vectors, computed_vectors
+from multiview.names.recipe import EncoderRecipe, recipe_of
+from multiview.names.store import StoredVectors
+from multiview.names.vectors import ComputedVectors, Loader, TreesOf, computed_vectors
 from runtime.errors import UserError
 from runtime.files import json_digest
-from runtime.process import cached_property
 
 Tokens = list[str]
 SentenceVectors = Callable[[Sequence[Tokens]], Float]
@@ -43,59 +49,92 @@ class Encoder(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Part:
-    """One encoder, which is loaded at its first sentence."""
+class ConcatenatedVectors:
+    """A function of sentences whose vectors are those of several encoders, or of one, concatenated."""
 
-    recipe: EncoderRecipe
-    encode: Vectors
-    """What one compares with."""
-    features: Vectors
-    """What classifiers get: ``encode`` itself where they get the same."""
+    parts: Sequence[ComputedVectors | StoredVectors]
+    project: int | None = None
+    """Size of a fixed Glorot random projection, the control for embedding size."""
+    seed: int = 0
+    """Seed of the projection."""
 
-    @classmethod
-    def of(cls, loader: Loader, wrap: Callable[[Computed], Vectors] = lambda vectors: vectors) -> Self:
-        """Return the encoder of a loader, whose vectors ``wrap`` may keep."""
-        recipe = loader.recipe
-        encode = features = wrap(computed_vectors(loader, "encode"))
-        if recipe.vector_kind("features") != recipe.vector_kind("encode"):
-            features = wrap(computed_vectors(loader, "features"))
-        return cls(recipe=recipe, encode=encode, features=features)
+    @property
+    def label(self) -> str:
+        """Which vectors of its models these are."""
+        return " + ".join(filter(None, (part.label for part in self.parts)))
+
+    @property
+    def identity(self) -> list[Any]:
+        """JSON values that decide the vectors."""
+        of_projection = [("project", self.project, self.seed)] if self.project else []
+        return [*(part.key for part in self.parts), *of_projection]
+
+    def __call__(self, sentences: Any, *, normalize: bool = False, **options: Any) -> Float:
+        """Return the vectors [n, D] of sentences, at length 1 with ``normalize``.
+
+        ``options`` are those of calling :class:`multiview.names.vectors.ComputedVectors`.
+        """
+        if sentences is not None:
+            sentences = read_elements(sentences, "encode", "sentences")  # a generator serves all parts
+        blocks = [part(sentences, **options) for part in self.parts]
+        vectors = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+        if self.project:
+            shape = (vectors.shape[1], self.project)
+            bound = np.sqrt(6.0 / sum(shape))  # Glorot's
+            projection = np.random.RandomState(self.seed).uniform(-bound, bound, shape)
+            vectors = vectors @ projection.astype(np.float32)
+        return normalize_rows(torch.from_numpy(vectors)).numpy() if normalize else vectors
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OpenedEncoder:
-    """One encoder, or several side by side.
+    """The encoder of a name: two functions of sentences, ``encode`` and ``features``."""
 
-    Several compare by their features: beside larger vectors a meaning, whose length is 1, hardly counts.
-    """
-
-    parts: Sequence[Part]
+    loaders: Sequence[Loader]
+    """Each encoder of ``A+B``, loaded at its first sentence."""
+    encode: ConcatenatedVectors
+    """Returns the vectors to compare with: float32 [n, D]."""
+    features: ConcatenatedVectors
+    """Returns the vectors for classifiers, float32 [n, F]: ``encode`` itself where they are the same."""
     name: str = "encoder"
-    """For tables."""
+    """The name in tables."""
     spec: str = ""
     """The name as the user gave it."""
-    project: int | None = None
-    """Size to which all vectors are projected."""
-    seed: int = 0
-    """Seed of the projection."""
 
-    @cached_property
-    def features(self) -> SideBySide:
-        """The vectors that classifiers get: a function of sentences, float32 [n, F]."""
-        return SideBySide([part.features for part in self.parts], self.project, self.seed)
+    @classmethod
+    def of(
+        cls,
+        loaders: Sequence[Loader],
+        keep: Callable[[ComputedVectors], ComputedVectors | StoredVectors],
+        *,
+        project: int | None = None,
+        seed: int = 0,
+        **names: str,
+    ) -> Self:
+        """Return the encoder of one loader, or of several, whose vectors are then concatenated.
 
-    @cached_property
-    def encode(self) -> SideBySide:
-        """The vectors that one compares with: a function of sentences, float32 [n, D]."""
-        if len(self.parts) > 1 or self.parts[0].encode is self.parts[0].features:
-            return self.features
-        return SideBySide([self.parts[0].encode], self.project, self.seed)
+        Several compare by their features, because a meaning, whose length is 1, hardly counts beside larger
+        vectors. ``keep`` returns the function that keeps vectors, or its argument; ``names`` are the fields
+        ``name`` and ``spec``.
+        """
+        options: dict[str, Any] = {"project": project, "seed": seed}
+        features = ConcatenatedVectors(
+            parts=[keep(computed_vectors(loader, "features")) for loader in loaders], **options
+        )
+        encode, recipe = features, loaders[0].recipe
+        if len(loaders) == 1 and recipe.vector_kind("encode") != recipe.vector_kind("features"):
+            encode = ConcatenatedVectors(parts=[keep(computed_vectors(loaders[0], "encode"))], **options)
+        return cls(loaders=loaders, encode=encode, features=features, **names)
+
+    @property
+    def recipes(self) -> list[EncoderRecipe]:
+        """What is known of each encoder without loading it."""
+        return [loader.recipe for loader in self.loaders]
 
     @property
     def identity(self) -> list[Any]:
-        """Everything that decides its vectors."""
-        of_projection = [("project", self.project, self.seed)] if self.project else []
-        return [*(part.key for part in self.encode.parts), *of_projection]
+        """JSON values that decide its vectors."""
+        return self.encode.identity
 
     @property
     def key(self) -> str:
@@ -118,7 +157,7 @@ def as_encoder(encoder: Encoder | SentenceVectors, trees: TreesOf | None = None)
     if isinstance(encoder, OpenedEncoder):
         return encoder
     loader = Loader(recipe=_recipe_of_object(encoder), trees=trees)
-    return OpenedEncoder(parts=[Part.of(loader, StoredVectors)])
+    return OpenedEncoder.of([loader], StoredVectors)
 
 
 def _recipe_of_object(encoder: Encoder | SentenceVectors) -> EncoderRecipe:
@@ -162,19 +201,24 @@ def open_encoder(
     project: int | None = None,
     **options: Any,
 ) -> OpenedEncoder:
-    """Return the encoder that a name means, ``A+B`` both side by side; loaded at the first sentence.
+    """Return the encoder that a name means; it is loaded at the first sentence.
 
-    With ``keep``, the vectors of token lists are kept: below the folder ``cache``, one subfolder per kind of
-    vectors, or in memory. ``seed`` is that of random encoders and of the projection to ``project``
-    dimensions. ``options`` are fields of :class:`multiview.names.recipe.Loader`.
+    Args:
+        names: A name, of which ``A+B`` is two concatenated encoders, or what ``parse_names`` returned for it.
+        cache: The folder in which vectors of token lists are kept, one subfolder per kind of vectors.
+        keep: Whether they are kept in memory where ``cache`` is None.
+        seed: Seed of random encoders and of the projection.
+        project: Dimensions to which the vectors are projected at random.
+        options: Fields of :class:`multiview.names.vectors.Loader`.
     """
     names = parse_names(names) if isinstance(names, str) else names
     loaders = [Loader(recipe=recipe_of(name, seed), **options) for name in names]
-    wrap = [functools.partial(StoredVectors, cache=cache)] if keep or cache else []
-    return OpenedEncoder(
-        parts=[Part.of(loader, *wrap) for loader in loaders],
-        name="+".join(name.label for name in names),
-        spec="+".join(name.spec for name in names),
+    is_kept = keep or cache is not None
+    return OpenedEncoder.of(
+        loaders,
+        functools.partial(StoredVectors, cache=cache) if is_kept else lambda computed: computed,
         project=project,
         seed=seed,
+        name="+".join(name.label for name in names),
+        spec="+".join(name.spec for name in names),
     )

@@ -56,7 +56,8 @@ class ModelOptions:
     def load(self) -> MultiViewEncoder:
         """Load the model; refuse an encoder that reads no trees, and a part of a model."""
         name, *others = self.parsed_names()
-        from multiview.names.recipe import Loader, recipe_of
+        from multiview.names.recipe import recipe_of
+        from multiview.names.vectors import Loader
 
         recipe = recipe_of(name)
         if others or recipe.reads != "trees":

@@ -1,44 +1,31 @@
 """Keeps vectors, so that every distinct sentence is encoded once, whichever run needs it.
 
-A store is a folder of shards that never change: ``NAME.npy`` [K, n, D], memory-mapped when read, and
-``NAME.json`` with the texts' digests and the array's size and SHA-256, which are checked when the store is
-opened. A shard exists when its record does, so a kill loses at most the chunk that was being encoded.
+:class:`StoredVectors` wraps the function of sentences that step 3 returns (:mod:`multiview.names.vectors`),
+and computes only what its :class:`VectorStore` lacks. A store is a folder of shards that never change:
+``NAME.npy`` [K, n, D], memory-mapped when read, and ``NAME.json`` with the texts' digests and the array's
+size and SHA-256, which are checked when the store is opened. A shard exists when its record does, so a kill
+loses at most the chunk that was being encoded.
 
 Legend of dimension suffixes: K vectors of a sentence (layers of an encoder; else 1), n sentences, D size.
 """
 
+import copy
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from multiview.libraries.arrays import Float
+from multiview.libraries.arrays import Float, check_vectors
+from multiview.names.vectors import ComputedVectors, chunks, text_of
 from runtime.errors import UserError
 from runtime.files import lock_folder, read_array, read_record, write_array, write_record
-from runtime.process import shared_lock
-from runtime.progress import progress
+from runtime.process import cached_property, shared_lock
 
 KEEPING = shared_lock()
 """A thread holds it while it adds vectors to a store."""
-CHUNK = 2048
-"""Sentences per shard, which is what a kill can lose."""
-
-
-def text_of(sentence: str | Sequence[str]) -> str:
-    """Return a sentence as encoders of text get it: tokens joined by one space, an empty one as "."."""
-    return (sentence if isinstance(sentence, str) else " ".join(sentence)) or "."
-
-
-def chunks(sentences: Sequence[Any], title: str, show: bool | None = None) -> Iterator[Sequence[Any]]:
-    """Yield sentences chunk by chunk, with a progress bar."""
-    with progress(total=len(sentences), description=title, show=show) as bar:
-        for first in range(0, len(sentences), CHUNK):
-            chunk = sentences[first : first + CHUNK]
-            yield chunk
-            bar.update(len(chunk))
 
 
 def _digest(text: str) -> str:
@@ -114,3 +101,54 @@ class VectorStore:
             is_in_shard = positions[:, 0] == shard
             vectors[is_in_shard] = self.shards[shard][column][positions[is_in_shard, 1]]
         return vectors
+
+
+class StoredVectors:
+    """Vectors of token lists that are kept, in a subfolder of ``cache`` or, without one, in memory.
+
+    What is computed, [n, D] or K = ``columns`` vectors of a sentence [K, n, D], must be finite.
+    """
+
+    def __init__(
+        self, computed: ComputedVectors, cache: Path | None = None, columns: int = 1, dtype: str = "float32"
+    ) -> None:
+        self.computed, self.key, self.label = computed, computed.key, computed.label
+        self.columns: Sequence[int] = range(columns)
+        """The columns that are read, side by side."""
+        self._options = (cache and cache / computed.key, columns, dtype)
+
+    @cached_property
+    def store(self) -> VectorStore:
+        """The vectors that are there."""
+        return VectorStore(*self._options)
+
+    def reading(self, columns: Sequence[int]) -> Self:
+        """Return the same store, of which only these columns are read."""
+        _, other = self.store, copy.copy(self)
+        other.columns = columns
+        return other
+
+    def __call__(self, sentences: Any, **options: Any) -> Float:
+        """Return the vectors of sentences, as calling :class:`ComputedVectors` does.
+
+        Vectors of token lists are kept; those of raw text are computed at each call.
+        """
+        if options or not len(sentences or ()) or any(isinstance(sentence, str) for sentence in sentences):
+            return self.computed(sentences, **options)
+        texts, store = [text_of(tokens) for tokens in sentences], self.store
+        self._add(store.missing(texts), store)
+        blocks = [store.get(texts, column) for column in self.columns]
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+
+    def _add(self, texts: Sequence[str], store: VectorStore) -> None:
+        """Compute the vectors of texts, and add them to the store."""
+        computed, name = self.computed, self.computed.name
+        if texts and computed.model is not None:
+            _ = computed.model.stored_trees  # they are parsed now, with a progress of their own
+        for chunk in chunks(texts, f"encode {name}"):
+            vectors = computed([text.split(" ") for text in chunk])
+            store.add(chunk, check_vectors(vectors, chunk, name, store.dim, store.columns))
+
+
+Vectors = ComputedVectors | StoredVectors
+"""Vectors of one encoder, with their key and label."""

@@ -1,33 +1,39 @@
-"""Vectors as functions of sentences: computed by an encoder, kept in a store, or several side by side.
+"""Step 3 of 4 from a name to vectors: the encoder of a recipe is loaded and computes one kind of vectors.
 
-An encoder has two such functions, ``encode`` and ``features`` (:mod:`multiview.names.recipe`). Each knows the
-key under which its vectors are kept, and the label that says in tables which vectors they are.
+:func:`computed_vectors` returns a function of sentences, :class:`ComputedVectors`, for ``encode`` or for
+``features``. It calls :class:`ModelVectors` for a multi-view encoder and :class:`OtherVectors` for any other,
+then :func:`scaled` for ``?scale=`` and :func:`beside_structure` for ``?structure=``. The :class:`Loader`
+loads the encoder at the first sentence. :mod:`multiview.names.store` can keep the vectors, and step 4,
+:mod:`multiview.names.opened`, concatenates those of several encoders.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 
-from corpora.sentences import read_elements, read_sentences
-from multiview.encoders.meaning import Scale, normalize_rows, sample_ranges
-from multiview.folder.reading import SentenceReader
+from corpora.sentences import read_sentences
+from multiview.encoders.meaning import Scale, sample_ranges
+from multiview.folder.reading import SentenceReader, TextSource
 from multiview.libraries.arrays import Float, check_vectors
 from multiview.model import MultiViewEncoder
-from multiview.names.recipe import Loader, Method
-from multiview.names.store import CHUNK, VectorStore, chunks, text_of
+from multiview.names.recipe import EncoderRecipe, Method
 from multiview.structure.joining import put_beside
+from parsing.names import absolute_name
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from runtime.process import cached_property
+from runtime.products import ProductKind, products_in
+from runtime.progress import progress
 
+TreesOf = Callable[[MultiViewEncoder], TreeCache | None]
+"""Returns the stored trees of a loaded model's sentences."""
 Sentences = Sequence[str | Sequence[str]]
 Compute = Callable[[Sentences | None, TreeCache | None, bool | None], Float]
 """Returns the vectors of sentences or, for None, of all those of the trees; the last argument shows a bar."""
@@ -35,8 +41,75 @@ BATCH = 128
 """Sentences that a model encodes at a time."""
 
 
+CHUNK = 2048
+"""Sentences per shard, which is what a kill can lose."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Computed:
+class Loader:
+    """The encoder of a recipe and the trees of its sentences, each loaded when it is first read."""
+
+    recipe: EncoderRecipe
+    device: str | None = None
+    """The device; None takes a GPU if there is one."""
+    trees: TreesOf | None = None
+    """Finds the stored trees of a multi-view encoder's sentences."""
+    parsers: Mapping[str, str] = field(default_factory=dict)
+    """Parsers of the other sentences, by annotation, where they are not the builtin ones."""
+    products: ProductKind | None = None
+    """How a CPU multiplies by the weights; None is as :meth:`MultiViewEncoder.load` does."""
+
+    def __post_init__(self) -> None:
+        """Keep the parsers' names for any working folder."""
+        parsers = {kind: absolute_name(parser) for kind, parser in self.parsers.items()}
+        object.__setattr__(self, "parsers", parsers)
+
+    def key(self, method: Method) -> str:
+        """Return a hex digest of everything that decides the vectors, products and parsers too."""
+        products = ["int8"] if self.products == "int8" else []
+        parsers = [dict(self.parsers)] if self.parsers else []
+        return self.recipe.key(method, *products, *parsers)
+
+    @property
+    def loaded(self) -> Any:
+        """The loaded encoder; reading it raises the UserError of loading, which is tried once."""
+        if isinstance(self._loaded_or_error, UserError):
+            raise self._loaded_or_error
+        return self._loaded_or_error
+
+    @cached_property
+    def _loaded_or_error(self) -> Any:
+        try:
+            return self._load()
+        except UserError as error:
+            return error  # which took over a minute if a name was looked up without a network
+
+    def _load(self) -> Any:
+        with products_in(self.products):
+            encoder = self.recipe.load(self.device)
+        if isinstance(encoder, MultiViewEncoder):
+            encoder.reader.specs |= self.parsers
+            if self.recipe.name.expand is not None:
+                encoder.expand_vocabulary(self.recipe.name.expand)
+            if self.recipe.has_structure:
+                encoder = encoder.with_options(structure=self.recipe.name.structure)
+        return encoder
+
+    @cached_property
+    def stored_trees(self) -> TreeCache | None:
+        """The stored trees of the sentences of an encoder that reads trees, where there are some."""
+        if self.trees is None or self.recipe.reads != "trees":
+            return None
+        return self.trees(self.loaded)
+
+    @cached_property
+    def structure_source(self) -> TextSource:
+        """The parsers and words that give the structure of vectors that have none."""
+        return TextSource.of(self.loaded if self.recipe.has_structure else None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ComputedVectors:
     """Vectors that an encoder computes when it is called."""
 
     key: str
@@ -65,7 +138,7 @@ class Computed:
         return self.compute(sentences, trees, show_progress_bar)
 
 
-def computed_vectors(loader: Loader, method: Method) -> Computed:
+def computed_vectors(loader: Loader, method: Method) -> ComputedVectors:
     """Return the vectors of one kind as a loader's encoder computes them."""
     recipe, kind = loader.recipe, loader.recipe.vector_kind(method)
     name, reads_trees = recipe.name, recipe.reads == "trees"
@@ -78,7 +151,7 @@ def computed_vectors(loader: Loader, method: Method) -> Computed:
     has_structure = recipe.has_structure and kind in (None, "meaning") and not name.views
     if name.structure and not has_structure:
         compute = beside_structure(compute, loader, name.structure)
-    return Computed(
+    return ComputedVectors(
         key=loader.key(method),
         label=recipe.label_of(method),
         name=name.label,
@@ -169,78 +242,15 @@ def beside_structure(compute: Compute, loader: Loader, share: float) -> Compute:
     return joined
 
 
-class StoredVectors:
-    """Vectors of token lists that are kept, in a subfolder of ``cache`` or, without one, in memory.
-
-    What is computed, [n, D] or K = ``columns`` vectors of a sentence [K, n, D], must be finite.
-    """
-
-    def __init__(
-        self, computed: Computed, cache: Path | None = None, columns: int = 1, dtype: str = "float32"
-    ) -> None:
-        self.computed, self.key, self.label = computed, computed.key, computed.label
-        self.columns: Sequence[int] = range(columns)
-        """The columns that are read, side by side."""
-        self._options = (cache and cache / computed.key, columns, dtype)
-
-    @cached_property
-    def store(self) -> VectorStore:
-        """The vectors that are there."""
-        return VectorStore(*self._options)
-
-    def reading(self, columns: Sequence[int]) -> Self:
-        """Return the same store, of which only these columns are read."""
-        _, other = self.store, copy.copy(self)
-        other.columns = columns
-        return other
-
-    def __call__(self, sentences: Any, **options: Any) -> Float:
-        """Return the vectors of sentences, as :class:`Computed` does; those of raw text are not kept."""
-        if options or not len(sentences or ()) or any(isinstance(sentence, str) for sentence in sentences):
-            return self.computed(sentences, **options)
-        texts, store = [text_of(tokens) for tokens in sentences], self.store
-        self._add(store.missing(texts), store)
-        blocks = [store.get(texts, column) for column in self.columns]
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
-
-    def _add(self, texts: Sequence[str], store: VectorStore) -> None:
-        """Compute the vectors of texts, and add them to the store."""
-        computed, name = self.computed, self.computed.name
-        if texts and computed.model is not None:
-            _ = computed.model.stored_trees  # they are parsed now, with a progress of their own
-        for chunk in chunks(texts, f"encode {name}"):
-            vectors = computed([text.split(" ") for text in chunk])
-            store.add(chunk, check_vectors(vectors, chunk, name, store.dim, store.columns))
+def text_of(sentence: str | Sequence[str]) -> str:
+    """Return a sentence as encoders of text get it: tokens joined by one space, an empty one as "."."""
+    return (sentence if isinstance(sentence, str) else " ".join(sentence)) or "."
 
 
-Vectors = Computed | StoredVectors
-"""Vectors of one encoder, with their key and label."""
-
-
-@dataclass(frozen=True, eq=False)
-class SideBySide:
-    """Vectors of several encoders, or of one, side by side."""
-
-    parts: Sequence[Vectors]
-    project: int | None = None
-    """Size of a fixed Glorot random projection, the control for embedding size."""
-    seed: int = 0
-    """Seed of the projection."""
-
-    @property
-    def label(self) -> str:
-        """Which vectors of its models these are."""
-        return " + ".join(filter(None, (part.label for part in self.parts)))
-
-    def __call__(self, sentences: Any, *, normalize: bool = False, **options: Any) -> Float:
-        """Return the vectors of sentences, as :class:`Computed` does, at length 1 with ``normalize``."""
-        if sentences is not None:
-            sentences = read_elements(sentences, "encode", "sentences")  # a generator serves all parts
-        blocks = [part(sentences, **options) for part in self.parts]
-        vectors = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
-        if self.project:
-            shape = (vectors.shape[1], self.project)
-            bound = np.sqrt(6.0 / sum(shape))  # Glorot's
-            projection = np.random.RandomState(self.seed).uniform(-bound, bound, shape)
-            vectors = vectors @ projection.astype(np.float32)
-        return normalize_rows(torch.from_numpy(vectors)).numpy() if normalize else vectors
+def chunks(sentences: Sequence[Any], title: str, show: bool | None = None) -> Iterator[Sequence[Any]]:
+    """Yield sentences chunk by chunk, with a progress bar."""
+    with progress(total=len(sentences), description=title, show=show) as bar:
+        for first in range(0, len(sentences), CHUNK):
+            chunk = sentences[first : first + CHUNK]
+            yield chunk
+            bar.update(len(chunk))

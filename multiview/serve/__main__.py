@@ -13,7 +13,7 @@ import socket
 import sys
 
 from corpora.inputs import is_stream
-from multiview.names.sentence_input import SentenceInput
+from multiview.sentence_input import SentenceInput
 from multiview.serve.config import ServeConfig
 from runtime.cli import Command
 from runtime.errors import UserError, extra

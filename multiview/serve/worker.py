@@ -25,7 +25,7 @@ from runtime.errors import UserError
 if TYPE_CHECKING:
     from multiview.judge import Judge, Judgement
     from multiview.model import MultiViewEncoder
-    from multiview.search import Collection
+    from multiview.search.collection import Collection
 
 Item = TypeVar("Item")
 Pair = tuple[str, str]
@@ -67,8 +67,8 @@ class WorkerModels:
     def index(self) -> Collection:
         """The sentences of ``--index`` with their vectors, encoded once and kept on disk."""
         from multiview.names.opened import open_encoder
-        from multiview.names.sentence_input import SentenceInput
-        from multiview.search import Collection
+        from multiview.search.collection import Collection
+        from multiview.sentence_input import SentenceInput
 
         if self.index_path is None:
             raise UserError("this server has no index; start it with --index TEXT")
@@ -217,7 +217,8 @@ def search(items: Sequence[SearchItem]) -> list[list[dict[str, Any]] | Refused]:
 
 
 def _search(item: SearchItem) -> list[dict[str, Any]]:
-    from multiview.search import NEAREST_JUDGED, semantic_search
+    from multiview.search import semantic_search
+    from multiview.search.collection import NEAREST_JUDGED
 
     models().tokens(item.query)
     encoder = models().encoder

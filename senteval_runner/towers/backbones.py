@@ -22,10 +22,10 @@ from torch import Tensor
 
 from multiview.libraries.arrays import report_in_one_line
 from multiview.libraries.pretrained import load_pretrained, silence_libraries
-from multiview.names.opened import OpenedEncoder, Part
-from multiview.names.recipe import EncoderRecipe, Loader, Method, recipe_of
-from multiview.names.store import text_of
-from multiview.names.vectors import Computed, StoredVectors
+from multiview.names.opened import ConcatenatedVectors, OpenedEncoder
+from multiview.names.recipe import EncoderRecipe, Method, recipe_of
+from multiview.names.store import StoredVectors
+from multiview.names.vectors import ComputedVectors, Loader, computed_vectors, text_of
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_json
@@ -123,9 +123,9 @@ class Backbone:
     """Names of the poolings."""
 
     def __init__(self, recipe: EncoderRecipe, method: Method = "encode") -> None:
-        part = Part.of(Loader(recipe=recipe, trees=EvaluationTrees().of))
         self.recipe, self.name = recipe, recipe.name.label
-        self.vectors = part.features if method == "features" else part.encode
+        self.loader = Loader(recipe=recipe, trees=EvaluationTrees().of)
+        self.vectors = computed_vectors(self.loader, method)
         self.identity: list[Any] = [self.vectors.key, WHOLE_ENCODER]
         """All that the vectors depend on, except the columns."""
         self.columns = [(WHOLE_ENCODER, OWN_POOLING)]
@@ -155,7 +155,7 @@ class Backbone:
         self.choices = choices
         self.columns = list(dict.fromkeys(columns))
         key = json_digest([*self.identity, dtype, self.columns], 16)
-        vectors = Computed(
+        vectors = ComputedVectors(
             key=key, label="", name=self.name, compute=lambda sentences, *_: self.encode(sentences)
         )
         self.kept = StoredVectors(vectors, cache, len(self.columns), dtype)
@@ -163,7 +163,8 @@ class Backbone:
     def encoder(self, choice: Representation) -> OpenedEncoder:
         """Return an encoder with the vectors of a representation that was opened, also for classifiers."""
         columns = self.kept.reading([self.columns.index(column) for column in columns_of(choice)])
-        return OpenedEncoder(parts=[Part(recipe=self.recipe, encode=columns, features=columns)])
+        vectors = ConcatenatedVectors(parts=[columns])
+        return OpenedEncoder(loaders=[self.loader], encode=vectors, features=vectors)
 
 
 class TransformerBackbone(Backbone):

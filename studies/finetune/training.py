@@ -251,7 +251,7 @@ def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Te
 
 def is_tunable(model: OpenedEncoder) -> bool:
     """Return whether a model is a single transformer; as in BURT and UNI, only these are fine-tuned."""
-    return len(model.parts) == 1 and model.parts[0].recipe.kind in ("sentence-transformers", "pooled")
+    return [recipe.kind for recipe in model.recipes] in (["sentence-transformers"], ["pooled"])
 
 
 def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
@@ -261,7 +261,7 @@ def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
     """
     if not is_tunable(model):
         raise UserError(f"{model.spec!r} is not one transformer: nothing to tune")
-    name = model.parts[0].recipe.name
+    name = model.recipes[0].name
     pooling: Any = name.prefix or None
     return load_tower(name.base, pooling=pooling, **options)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multiview import search
 from multiview.duplicates import duplicates
 from multiview.judge import Judge
+from multiview.search import __main__ as search
 from multiview.serve import worker
 from multiview.serve.__main__ import cli as serve
 from runtime.errors import UserError

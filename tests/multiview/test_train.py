@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 
+from multiview.baselines import load_start
 from multiview.config import NewViewsConfig, options_of, preset, recorded_config
 from multiview.encoders.meaning import FEATURE_LENGTH, sample_ranges
 from multiview.model import MultiViewEncoder
-from multiview.names.baselines import load_start
 from multiview.train import cli, main, open_trainer
 from multiview.training import text as text_module
 from multiview.training.data import open_trees

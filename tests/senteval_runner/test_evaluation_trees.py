@@ -9,7 +9,7 @@ import pytest
 from corpora.senteval.files import read_task
 from multiview.folder import sentence_trees
 from multiview.model import MultiViewEncoder
-from multiview.names.recipe import Loader
+from multiview.names.vectors import Loader
 from senteval_runner import evaluate, evaluation_trees
 from senteval_runner.evaluation import read_tasks
 from senteval_runner.evaluation_trees import EvaluationTrees, find_caches

@@ -14,8 +14,8 @@ import pytest
 from corpora.senteval.files import read_task
 from multiview import train
 from multiview.model import MultiViewEncoder
-from multiview.names import constructors
-from multiview.names.recipe import Loader
+from multiview.names import recipe
+from multiview.names.vectors import Loader
 from multiview.words.table import Vocabulary, WordTable
 from runtime.errors import UserError
 from senteval_runner import result_store
@@ -188,7 +188,7 @@ def test_a_folder_in_the_place_of_a_result_ends_the_run(tmp_path, words, run, co
 
 def test_a_model_that_cannot_be_loaded_is_tried_once(tmp_path, words, run, monkeypatch) -> None:
     load = Mock(side_effect=UserError("model 'no-model': is not there"))
-    monkeypatch.setattr(constructors, "load_pretrained", load)
+    monkeypatch.setattr(recipe, "load_pretrained", load)
     assert run(words, "no-model", tasks="CR,MRPC,SICK-R,MPQA") == 0
     assert [call.args for call in load.call_args_list] == [("no-model",)]
     report = (tmp_path / "report/results.md").read_text()

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from multiview import search
-from multiview.search import Collection, semantic_search
+from multiview.search import Hit, collection, semantic_search
+from multiview.search.__main__ import cli
+from multiview.search.collection import Collection
 
 pytest.importorskip("faiss")
 from multiview.libraries.search_index import SearchIndex
@@ -21,7 +22,7 @@ def clusters(count: int, dim: int = 32) -> np.ndarray:
     return (rows * random.uniform(0.5, 2, (count, 1))).astype(np.float32)
 
 
-def rows_of(hits: Sequence[Sequence[search.Hit]]) -> list[list[int]]:
+def rows_of(hits: Sequence[Sequence[Hit]]) -> list[list[int]]:
     return [[hit.corpus_id for hit in each] for each in hits]
 
 
@@ -48,18 +49,18 @@ def test_many_kept_vectors_get_an_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(search, "INDEXED_FROM", 300)
+    monkeypatch.setattr(collection, "INDEXED_FROM", 300)
     sentences = [
         f"{who} saw {what} ." for who in ["he", "she", "Ann", "Bob", "Eve"] for what in map(str, range(60))
     ]
     Path("text.txt").write_text("\n".join(sentences), encoding="utf-8")
     arguments = ["random:dep", "text.txt", "Ann saw 17 .", "--top", "1"]
-    assert search.cli(arguments) == 0
+    assert cli(arguments) == 0
     expected = capsys.readouterr().out
     for _ in range(2):
-        assert search.cli([*arguments, "--keep"]) == 0
+        assert cli([*arguments, "--keep"]) == 0
         assert capsys.readouterr().out == expected
     (path,) = Path("runs/vectors").glob("*/index/vectors.faiss")
     path.write_bytes(path.read_bytes()[:-9])  # damaged: made again
-    assert search.cli([*arguments, "--keep"]) == 0
+    assert cli([*arguments, "--keep"]) == 0
     assert capsys.readouterr().out == expected

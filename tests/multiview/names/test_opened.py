@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from multiview import encode, search
+from multiview import encode
 from multiview.names.opened import open_encoder
+from multiview.search import __main__ as search
 from parsing.names import BUILTIN_FOLDERS
 from parsing.trees.cache import TreeCache
 from senteval_runner.evaluation_trees import open_model

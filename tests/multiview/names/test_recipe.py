@@ -11,7 +11,8 @@ from multiview.encoders.meaning import FEATURE_LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import PREFIXES, Name, Prefix, split_parts
 from multiview.names.opened import open_encoder
-from multiview.names.recipe import EncoderRecipe, Loader, recipe_of
+from multiview.names.recipe import EncoderRecipe, recipe_of
+from multiview.names.vectors import Loader
 from runtime.errors import UserError
 from senteval_runner.evaluation_trees import open_model
 from senteval_runner.run import cli as run
@@ -207,7 +208,7 @@ def test_a_models_own_scale(workplace: Path, builtin: Path) -> None:
         ("raw", "features"),
     ]
     np.testing.assert_allclose(encoders[""].encode(words), raw, atol=1e-6)
-    assert len({one.parts[0].features.key for one in encoders.values()}) == 3
+    assert len({one.features.parts[0].key for one in encoders.values()}) == 3
     columns = (np.split(raw, 2, axis=1)[1] - 1) / 2
     one = open_model("own?views=1-seq").features(words)
     np.testing.assert_allclose(one, columns * FEATURE_LENGTH / columns.shape[1] ** 0.5, atol=1e-6)

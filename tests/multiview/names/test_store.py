@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from multiview.names.opened import as_encoder
-from multiview.names.store import VectorStore
-from multiview.names.vectors import StoredVectors
+from multiview.names.store import StoredVectors, VectorStore
 from runtime.errors import UserError
 from tests.senteval_runner.encoders import RandomBag
 
@@ -55,8 +54,8 @@ def test_an_encoder_is_asked_once_per_sentence_over_runs(tmp_path: Path) -> None
     sentences = [["a", "b"], [], ["c"], ["a", "b"]]
 
     def run(sentences: list[list[str]]) -> np.ndarray:
-        (part,) = as_encoder(bag).parts
-        return StoredVectors(part.encode.computed, tmp_path)(sentences)
+        (part,) = as_encoder(bag).encode.parts
+        return StoredVectors(part.computed, tmp_path)(sentences)
 
     first = run(sentences)
     (next(tmp_path.iterdir()) / "00001-0.npy").write_bytes(b"half a shard")  # killed before its record

@@ -10,12 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from multiview.baselines import load_start
 from multiview.config import ContinueConfig, LoopConfig, MeaningConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.folder.card import StartCard
 from multiview.folder.files import load_model
 from multiview.model import MultiViewEncoder
-from multiview.names.baselines import load_start
 from multiview.train import cli, main
 from multiview.training.continued import loss_of
 from multiview.training.fit import store_readout

@@ -101,9 +101,9 @@ def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path) 
     np.testing.assert_array_equal(model.encode(SENTENCES), np.concatenate([top, bottom], axis=1))
     assert model.name == "bert -1,-3 mean"
     second = layers_of("-1,-3", "mean")
-    assert second.key == model.key and second.parts[0].encode.store.positions  # two spellings
+    assert second.key == model.key and second.encode.parts[0].store.positions  # two spellings
     for other in (layers_of("-1", "mean"), layers_of("-3,-1", "mean"), layers_of("top,bottom", "cls")):
-        assert other.key != model.key and not other.parts[0].encode.store.positions
+        assert other.key != model.key and not other.encode.parts[0].store.positions
 
 
 def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path) -> None:

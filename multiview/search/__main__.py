@@ -10,15 +10,13 @@ searched by each of them; the row is the line's. The vectors of the corpus are c
 search (``--keep``), or read (``--vectors``). ``--judge`` puts those last that say something else than the
 query, each with a reason; ``--queries FILE`` measures search instead.
 
-Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
+Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size.
 """
 
-import importlib.util
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,110 +24,17 @@ from tyro.conf import Positional, arg
 
 from corpora.inputs import STANDARD_INPUT
 from corpora.ranking.queries import read_queries, report_lines
-from corpora.sentences import describe_value
 from multiview.names.options import VectorOptions
-from multiview.names.sentence_input import SentenceInput, sentences_of
-from runtime import __version__
+from multiview.search.collection import NEAREST_JUDGED, Collection
+from multiview.search.nearest import Hit
+from multiview.sentence_input import SentenceInput, sentences_of
 from runtime.cli import Command, Count, configuration
-from runtime.errors import UserError, check_count, printable
-from runtime.files import json_digest, read_array
-from runtime.folders import make_once
+from runtime.errors import UserError, printable
+from runtime.files import read_array
 
 if TYPE_CHECKING:
     from multiview.judge import Judge
-    from multiview.libraries.search_index import SearchIndex
     from multiview.names.opened import OpenedEncoder
-
-BLOCK_QUERIES = 256
-"""Queries that are searched for at a time."""
-BLOCK_SCORES = 2**21
-"""Scores that are in memory at a time, by 30 bytes each."""
-NEAREST_JUDGED = 20
-"""Nearest sentences of a query that the judge looks at, unless more are asked for."""
-INDEXED_FROM = 200_000
-"""Kept vectors that get an index, where FAISS is installed."""
-LAST_ROW = 2**32 - 1
-"""The largest number of a row."""
-
-
-class Hit(NamedTuple):
-    """One result of a search."""
-
-    corpus_id: int
-    """Row in the corpus."""
-    score: float
-    """Cosine of query and row."""
-
-
-def semantic_search(
-    queries_QD: NDArray[np.floating], corpus_ND: NDArray[np.floating], *, top_k: int = 10
-) -> list[list[Hit]]:
-    """Return the ``top_k`` corpus rows nearest to each query by cosine, best first; equal scores rank by row.
-
-    ``queries_QD`` may be a single vector [D]. Vectors that are not finite, or of two sizes, and a ``top_k``
-    that is no whole number from 1 are a UserError. Memory grows with Q x K, not with Q x N.
-    """
-    top_k = check_count(top_k, "search: top_k")
-    queries, corpus = (np.atleast_2d(rows) for rows in (queries_QD, corpus_ND))
-    shapes = f"{list(queries.shape)} of {queries.dtype} and {list(corpus.shape)} of {corpus.dtype}"
-    if queries.ndim + corpus.ndim != 4 or len({queries.shape[1], corpus.shape[1]}) > 1:
-        raise UserError(f"search: {shapes} are no vectors of one size")
-    lengths_Q, lengths_N = _lengths(queries), _lengths(corpus)
-    lengths_N = np.where(lengths_N > 0, lengths_N, 1)
-    hits: list[list[Hit]] = []
-    for first in range(0, len(queries), BLOCK_QUERIES):
-        block = slice(first, first + BLOCK_QUERIES)
-        divisor_Q1 = np.where(lengths_Q[block] > 0, lengths_Q[block], 1)[:, None]
-        hits += _nearest((queries[block] / divisor_Q1).astype(np.float32), corpus, lengths_N, top_k)
-    return hits
-
-
-def _nearest(
-    unit_QD: NDArray[np.float32], corpus_ND: NDArray[Any], lengths_N: NDArray[np.floating], top_k: int
-) -> list[list[Hit]]:
-    """Search the corpus for a block of queries, some rows at a time."""
-    best_QK = np.empty((len(unit_QD), 0), np.uint64)
-    rows_at_once = BLOCK_SCORES // len(unit_QD)
-    for first in range(0, len(corpus_ND), rows_at_once):
-        block = slice(first, first + rows_at_once)
-        scores_QN = (unit_QD @ corpus_ND[block].T / lengths_N[block]).astype(np.float32)
-        row_N = np.arange(first, first + scores_QN.shape[1])
-        if best_QK.shape[1] == top_k:  # most rows are near to none of the queries
-            is_near_N = (scores_QN > _scores(best_QK.min(axis=1, keepdims=True))).any(axis=0)
-            scores_QN, row_N = scores_QN[:, is_near_N], row_N[is_near_N]
-        keys_QN = np.concatenate([best_QK, _sort_keys(scores_QN, row_N)], axis=1)
-        beyond = max(keys_QN.shape[1] - top_k, 0)
-        best_QK = np.partition(keys_QN, beyond, axis=1)[:, beyond:] if beyond else keys_QN
-    best_QK = np.sort(best_QK, axis=1)[:, ::-1]
-    rows_QK = LAST_ROW - (best_QK & np.uint64(LAST_ROW)).astype(np.int64)
-    return [list(map(Hit, *each)) for each in zip(rows_QK.tolist(), _scores(best_QK).tolist(), strict=True)]
-
-
-def _sort_keys(scores_QN: NDArray[np.float32], row_N: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return integers that sort as the scores do, and equal scores by row: no two of a query are equal."""
-    bits_QN = (scores_QN + np.float32(0)).view(np.uint32)  # adding 0 turns -0 into it
-    bits_QN ^= np.where(bits_QN >> 31, np.uint32(2**32 - 1), np.uint32(2**31))  # in the order of the floats
-    return bits_QN.astype(np.uint64) << np.uint64(32) | (LAST_ROW - row_N).astype(np.uint64)
-
-
-def _scores(keys: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Return the scores, float32, of what :func:`_sort_keys` returned."""
-    bits = (keys >> np.uint64(32)).astype(np.uint32)
-    return (bits ^ np.where(bits >> 31, np.uint32(2**31), np.uint32(2**32 - 1))).view(np.float32)
-
-
-def _lengths(rows_ND: NDArray[Any]) -> NDArray[np.floating]:
-    """Return the length of each vector, [N], in float64 where float32 may be too narrow for squares."""
-    if rows_ND.dtype.kind not in "fiu":
-        raise UserError(f"search: {describe_value(rows_ND)} is no array of numbers")
-    squares_N = np.einsum("nd,nd->n", rows_ND, rows_ND)
-    if rows_ND.dtype != np.float32 or not ((squares_N > 1e-30) & (squares_N < 1e30)).all():
-        squares_N = np.einsum("nd,nd->n", rows_ND, rows_ND, dtype=np.float64)
-    is_finite_N = np.isfinite(squares_N)
-    if not is_finite_N.all():
-        raise UserError(f"search: vector {is_finite_N.argmin()} has NaN, infinity, or numbers too large")
-    lengths_N: NDArray[np.floating] = np.sqrt(squares_N)
-    return lengths_N
 
 
 @configuration
@@ -154,41 +59,6 @@ class SearchConfig(VectorOptions):
     """pairs, pairs-with-mrpc, or the JSON file of a judge of your own: of the twenty nearest, or of --top if
     that is more, print those that say the same as the query, at most --top, with the probability; and, as
     left out, those that say something else, with the reason. English only."""
-
-
-@dataclass(frozen=True, eq=False)
-class Collection:
-    """A corpus with its vectors."""
-
-    corpus: SentenceInput
-    vectors_ND: NDArray[np.float32]
-    index: "SearchIndex | None" = None
-    """Finds candidates among many vectors; without it all are looked at."""
-
-    @classmethod
-    def load_or_encode(cls, corpus: SentenceInput, encoder: "OpenedEncoder") -> Self:
-        """Read the vectors of a corpus from ``runs/vectors``, or encode it; text, model and version count."""
-        # The encoder's key leaves out the code of plugins.
-        identity: dict[str, Any] = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
-        folder = Path(f"runs/vectors/search-{json_digest(identity, 16)}")
-        path = folder / "vectors.npy"
-        make_once(folder, identity, [path.name], lambda: corpus.write_vectors(path, encoder, identity))
-        vectors_ND = read_array(path, 2)
-        if len(corpus) < INDEXED_FROM or importlib.util.find_spec("faiss") is None:
-            return cls(corpus, vectors_ND)
-        from multiview.libraries.search_index import SearchIndex
-
-        return cls(corpus, vectors_ND, SearchIndex.load_or_build(vectors_ND, folder / "index", identity))
-
-    def search(self, queries_QD: NDArray[np.floating], *, top_k: int) -> list[list[Hit]]:
-        """Return the nearest rows of each query; candidates of an index are scored by the vectors."""
-        if self.index is None:
-            return semantic_search(queries_QD, self.vectors_ND, top_k=top_k)
-        hits = []
-        for query_D, rows in zip(queries_QD, self.index.candidates(queries_QD, top_k), strict=True):
-            (nearest,) = semantic_search(query_D, self.vectors_ND[rows], top_k=top_k)
-            hits.append([Hit(int(rows[hit.corpus_id]), hit.score) for hit in nearest])
-        return hits
 
 
 def main(config: SearchConfig) -> None:
