@@ -1,14 +1,14 @@
-"""Encodes by what training has to beat: bags of word vectors, and networks whose weights stay random.
+"""Encoders that a trained model is compared with: bags of word vectors, and networks with random weights.
 
-A bag is the mean of the vectors of a sentence's known words. The vectors are those of a file, random ones,
-sums of a word's and its n-grams' random vectors, or a model's, trained tables side by side. SIF (smooth
-inverse frequency: Arora, Liang & Ma 2017) weights a word by a / (a + p(w)), a = 1e-3, and takes off the first
-principal direction of sentences, both by a tree cache of training text; a word that it lacks counts as its
-rarest.
+A bag is the mean of the vectors of a sentence's known words. The vectors come from a file, are random, are
+sums of the random vectors of a word and its character n-grams, or are those of a model, whose tables are
+concatenated. SIF (smooth inverse frequency: Arora, Liang & Ma 2017) weights a word by a / (a + p(w)),
+a = 1e-3, and subtracts the projection on the first principal direction of sentences. Both are computed over a
+tree cache of training text; a word that is not in it has the probability of its rarest word.
 
-``random:VIEWS`` are views with plain random weights, the control of the papers (MV, table 3); ``random:lstm``
-a bidirectional LSTM, the maximum over its words (Wieting & Kiela 2019). ``start:MODEL`` is a model of
-``multiview.train`` before its first step.
+``random:lstm`` is a bidirectional LSTM with random weights and the maximum over words (Wieting & Kiela 2019).
+``start:MODEL`` is a model of ``multiview.train`` before its first step. ``random:VIEWS``, views with random
+weights, are the control of the papers (MV, table 3); ``MultiViewEncoder.untrained`` makes them.
 
 Legend of dimension suffixes: n sentences, N words, E word-vector size, D sentence vector.
 """
@@ -39,19 +39,23 @@ from runtime.device import pick_device
 from runtime.errors import UserError, extra
 
 WORD_DIM, BATCH = 128, 128
-"""Size of the LSTM's random words, and sentences that it encodes at a time."""
+"""The size of the LSTM's random word vectors, and its batch size."""
 RANDOM_DIM = 300
-"""Size of a bag's random words where a name gives none."""
+"""The size of a bag's random word vectors if a name gives none."""
 SAMPLE, BLOCK = 20_000, 100
-"""Corpus sentences from which the direction is computed, and how many are read together."""
+"""The number of sentences by which the principal direction is computed, and of those in a block."""
 NGRAM_LENGTHS = (3, 4, 5)
-"""Lengths of character n-grams, which include a mark at both ends of a word: those of fastText but 6."""
+"""The lengths of character n-grams of a word with a mark at both ends: those of fastText but 6."""
 Lookup = Callable[[Sequence[str]], tuple[Float, NDArray[np.bool_]]]
-"""Returns vectors [N, E] of words and which of them are known, [N]."""
+"""Returns the vectors of words, [N, E], and which words are known, [N]."""
 
 
 def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
-    """Open word vectors: ``random`` or ``ngrams`` (of ``dim`` and ``seed``), a file, or a model folder."""
+    """Return the function that looks up the vectors of words.
+
+    ``words`` is ``random`` or ``ngrams``, with size ``dim`` and ``seed``, a file of word vectors, or a model
+    folder.
+    """
     if words in ("random", "ngrams"):
         vectors_of = random_vectors(dim or RANDOM_DIM, seed, with_ngrams=words == "ngrams")
     elif model_folder(words).is_dir():
@@ -70,10 +74,10 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
 
 
 def random_vectors(dim: int, seed: int, *, with_ngrams: bool) -> Callable[[Sequence[str]], Float]:
-    """Return a function that gives the fixed random vectors [N, E] of N words.
+    """Return a function that returns the random vectors of words, [N, E]; equal words have equal vectors.
 
-    With n-grams, words share what their spellings share: a word's vector is the sum of those of its own name
-    and of its n-grams in lower case, over the root of their number.
+    With n-grams, words of similar spelling have similar vectors: a word's vector is the sum of the random
+    vectors of the word and of its n-grams in lower case, divided by the square root of their number.
     """
     table = WordTable.hashed(dim, views=1, seed=seed)
 
@@ -97,9 +101,9 @@ def random_vectors(dim: int, seed: int, *, with_ngrams: bool) -> Callable[[Seque
 
 
 class Bag:
-    """A mean of word vectors as an encoder, of SIF where ``corpus`` is a tree cache of training text.
+    """The mean of word vectors, weighted by SIF if ``corpus`` is a tree cache of training text.
 
-    A sentence without a known word is the zero vector.
+    The vector of a sentence without a known word is zero.
     """
 
     def __init__(self, lookup: Lookup, corpus: Path | None = None) -> None:
@@ -118,12 +122,12 @@ class Bag:
             self.probability = {word: count / total for word, count in counts.items()}
             self.rarest = min(self.probability.values())
             sentences = [*trees.words(sample_ranges([(0, len(trees))], SAMPLE, BLOCK))]
-            # The first right singular vector of sentences, which are not centred.
+            # The first right singular vector of the sentences' vectors, which are not centred.
             svd = TruncatedSVD(n_components=1, n_iter=7, random_state=0).fit(self._means(sentences))
             self.direction_1E = svd.components_.astype(np.float32)
 
     def _means(self, sentences: Sequence[Sequence[str]]) -> Float:
-        """Return the weighted means [n, E], the direction still in them."""
+        """Return the weighted means, [n, E], before the principal direction is subtracted."""
         tokens = [token for sentence in sentences for token in sentence]
         vectors_NE, is_known_N = self.lookup(tokens)
         weights_N = is_known_N.astype(np.float32)
@@ -145,7 +149,7 @@ class Bag:
 
 
 class RandomLSTM:
-    """A bidirectional LSTM, h = ``dim`` / 2 units each way; weights uniform in ±1/√h, as torch draws them."""
+    """A bidirectional LSTM of h = ``dim`` / 2 units in each direction; torch draws weights from ±1/√h."""
 
     def __init__(self, dim: int, words: WordTable | None, seed: int, device: str | None) -> None:
         table = words or WordTable.hashed(WORD_DIM, views=1, seed=seed)
@@ -172,11 +176,12 @@ class RandomLSTM:
 
 
 def load_start(model: Path | str, corpus: Path, device: str | torch.device | None = None) -> MultiViewEncoder:
-    """Return a model as it was before its first step, from the tree cache that it was trained on.
+    """Return a model as it was before its first training step.
 
-    A model that went on from another was that one. Others' weights are made again as ``multiview.train`` made
-    them, from the configuration in the folder and the tree cache, whose word counts decide vocabulary and
-    initial weighting.
+    A model whose training went on from another model was that other one. For all others ``multiview.train``
+    drew new weights; they are drawn again by the configuration in the folder, and by the word counts of
+    ``corpus``, which decide the vocabulary and the initial weighting. UserError if ``corpus`` is not the tree
+    cache that the model was trained on, or if the model it went on from has changed.
     """
     from multiview.training.gradient import DistributedContext
     from multiview.training.new_views import new_views_program
@@ -197,7 +202,7 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
         first_model = load_model(earlier)
     else:
         assert isinstance(config, NewViewsConfig)
-        # A teacher's part draws its weights after all others, so that the start is the same without it.
+        # The teacher's weights are drawn after all others, so leaving the teacher out does not change those.
         objective = dataclasses.replace(config.objective, teacher=None)
         config = dataclasses.replace(config, trees=corpus, device="cpu", objective=objective)
         with_words = len(record.views) > len(config.view_list)
@@ -216,14 +221,14 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
 
 
 def training_trees(folder: Path) -> Path | None:
-    """Return the tree cache of a model's training: where it was then, or in ``runs/trees``; None if gone."""
+    """Return the tree cache of a model's training, from its old place or ``runs/trees``; None if gone."""
     training = model_record(folder).training
     recorded_paths: list[Path] = []
-    with contextlib.suppress(UserError):  # not of multiview.train
+    with contextlib.suppress(UserError):  # the model was not made by multiview.train
         config = recorded_config(training.get("config"), where=folder)
         recorded_paths = [config.trees] if config.trees is not None else []
     for path in [*recorded_paths, *sorted(Path("runs/trees").glob("*"))]:
-        with contextlib.suppress(UserError):  # no cache, or an unfinished one
+        with contextlib.suppress(UserError):  # it is no tree cache, or an unfinished one
             if TreeCache.open(path).identity.get("content_sha256") == training.get("trees"):
                 return path
     return None

@@ -1,4 +1,4 @@
-"""Finds the sentences that say the same among many: near ones by cosine, and the judge decides.
+"""Finds groups of sentences that say the same: cosines choose pairs, and the judge decides about each.
 
 Legend of dimension suffixes: N distinct texts, D embedding size.
 """
@@ -26,20 +26,26 @@ def duplicates(
     cosine: float = 0.5,
     threshold: float | None = None,
 ) -> list[list[int]]:
-    """Return groups of rows that say the same, the rows of each in their order.
+    """Return groups of texts that say the same, each a list of ascending indices of ``texts``.
 
-    Every row of a group says the same as its first by the judge, so that a chain of near texts does not lead
-    away from it. Only pairs of near texts are judged, so some duplicates are not found. A UserError names the
-    argument that is wrong.
+    By the judge, every text of a group says the same as the first text of the group, so that a chain of
+    similar texts does not drift away from it. Only pairs of similar texts are judged, so some duplicates are
+    not found. UserError if an argument has a wrong type or value.
+
+    >>> from multiview.duplicates import duplicates
+    >>> duplicates(["How do I enable 2FA?", "How do I disable 2FA?", "How can I enable 2FA?"])
+    [[0, 2]]
 
     Args:
-        texts: The sentences, all in memory.
-        judge: Decides; by default the one in the package.
-        encoder: Finds the near ones by ``encode(list of str) -> [N, D]``; by default `builtin`'s meaning.
-        neighbours: How many near texts of each are judged.
-        cosine: The least cosine of two that are judged: the judge knows sentences with words in common.
-        threshold: The probability from which on two say the same; by default the judge's own, which is 0.5
-            unless :meth:`Judge.threshold` found another.
+        texts: The sentences.
+        judge: Decides whether two texts say the same; by default the judge in the package.
+        encoder: An object with ``encode(list of str) -> [N, D]``, whose cosines choose the pairs that are
+            judged; by default ``builtin``.
+        neighbours: The number of nearest texts with which each text is judged.
+        cosine: The smallest cosine of a pair that is judged. The judge was fitted to sentences with words in
+            common, so it is not reliable for others.
+        threshold: The smallest probability of two texts that say the same; by default the threshold of the
+            judge, which is 0.5 unless :meth:`Judge.threshold` found another.
     """
     text_list = read_elements(texts, "duplicates", "texts")
     for row, text in enumerate(text_list):
@@ -50,7 +56,7 @@ def duplicates(
         raise UserError(f"duplicates: cosine: {describe_value(cosine)} is not from -1 to 1")
     if threshold is not None and (not isinstance(threshold, float | int) or not 0 <= threshold < 1):
         raise UserError(f"duplicates: threshold: {describe_value(threshold)} is not in [0, 1)")
-    distinct = list(dict.fromkeys(text_list))  # many copies of one would leave no room among its neighbours
+    distinct = list(dict.fromkeys(text_list))  # else copies of a text would be all its neighbours
     first_of = list(range(len(distinct)))
     if len(distinct) > 1:
         encoder = encoder or MultiViewEncoder.load("builtin", "cpu", structure=0)
@@ -75,9 +81,10 @@ def duplicates(
 def _first_of_each(
     texts: list[str], wanted: list[Pair], judge: Judge | None, threshold: float | None
 ) -> list[int]:
-    """Return the first text of each text's group, its own number where it says the same as none before it.
+    """Return for each text the index of the first text of its group, its own if it is the first.
 
-    Two texts may be near to a third and not to each other: what is near to a member is judged with its first.
+    A text may be similar to a member of a group but not to its first text. That pair, which is not in
+    ``wanted``, is then judged as well.
     """
     judge = judge or Judge.load()
     says_same: dict[Pair, bool] = {}

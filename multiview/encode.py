@@ -3,12 +3,13 @@
     python -m multiview.encode runs/models/builtin-laptop sentences.txt --output vectors.npy
     python -m multiview.encode runs/models/builtin-laptop runs/trees/books --output vectors.npy
 
-In: a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes); a text file with one
-sentence per line, or a tree cache. Blank lines end documents and are no sentences. Out: ``.npy`` (float32
-[n, D]), and a JSON file with the options beside it.
-Many sentences are encoded and written in pieces (:mod:`runtime.large_arrays`): memory does not grow with
-them, and the same command goes on where a killed one stopped. ``python -m multiview.search`` finds the
-nearest sentences.
+In: a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes), and a text file with one
+sentence per line or a tree cache. Blank lines are skipped. Out: a ``.npy`` file, float32 [n, D], and a JSON
+file of the options with the same name and ``.json`` at its end.
+
+Sentences are encoded and written in pieces (:mod:`runtime.large_arrays`), so that memory does not grow with
+their number, and the same command continues after an interruption. ``python -m multiview.search`` finds the
+sentences nearest to a query.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class EncodeConfig(VectorOptions):
 
 
 def main(config: EncodeConfig) -> int:
-    """Encode a file or a cache."""
+    """Write the vectors of a file or a tree cache, and print their size and the speed."""
     import numpy as np
 
     names = config.parsed_names()
@@ -53,7 +54,7 @@ def main(config: EncodeConfig) -> int:
         raise UserError("--output: needed for standard input and pipes")
     if output.suffix != ".npy":
         raise UserError(f"--output {output}: must end in .npy")
-    # Files that cannot be written are refused now, not after the work.
+    # Raises UserError now, not after the work, if a file cannot be written.
     vector_file, options_file = output_file(output), output_file(Path(f"{output}.json"))
     if config.file.resolve() in (vector_file.resolve(), options_file.resolve()):
         raise UserError(f"--output {output}: would replace {config.file}, which is read; give another name")

@@ -1,9 +1,9 @@
-"""Why two sentences are close: the subtrees that match best, drawn on both trees.
+"""Explain the cosine of two sentences: print the subtrees that match best, drawn on both trees.
 
     python -m multiview.explain runs/models/builtin-laptop "A cat sat on the mat." "On a mat lay a cat."
 
-The model is a folder, or ``builtin``, with the view dep or const. :mod:`multiview.inference.matches` says
-how matches are chosen.
+The model is ``builtin`` or a folder, and must have the view dep or const. :mod:`multiview.inference.matches`
+describes how matches are chosen.
 """
 
 import sys
@@ -30,7 +30,7 @@ class ExplainConfig(ModelOptions):
 
 
 def main(config: ExplainConfig) -> None:
-    """Print the matches."""
+    """Print the explanation."""
     print(config.load().explain(config.a, config.b, view=config.view or None, top=config.top))
 
 

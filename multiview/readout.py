@@ -1,14 +1,15 @@
-"""Fit a read-out: one vector made for cosine, from all views of a model side by side.
+"""Fit a read-out, the linear map from the views of a model to one vector for cosines.
 
     python -m multiview.readout builtin runs/trees/mine --output runs/models/adapted
     python -m multiview.readout runs/models/mine runs/trees/mine --teacher mine.npy
 
-In: a model folder, or ``builtin``; a tree cache by the model's parsers. Out: the model with a read-out
-(:mod:`multiview.encoders.meaning`), which ``encode`` then uses. With another encoder's vectors of the
-sentences, ``.npy``, one row each, it learns to reproduce these; without, neighbours are drawn together, which
-adapts a model to a text in the time that encoding it once takes. The result is measured on documents that
-were held out: by the mean cosine with the teacher's vectors, and Spearman's correlation of the cosines of all
-pairs of sentences; or by how often the nearest of 400 sentences is a neighbour.
+In: a model folder or ``builtin``, and a tree cache by the model's parsers. Out: the model with a read-out
+(:mod:`multiview.encoders.meaning`), which ``encode`` then uses. ``--teacher`` is a ``.npy`` file of another
+encoder's vectors, one row for each sentence, which the read-out is fitted to reproduce. Without a teacher it
+is fitted so that neighbouring sentences become similar; this adapts a model to a text in the time of encoding
+it once. The result is measured on held-out documents: with a teacher by the mean cosine with its vectors and
+by Spearman's correlation of the cosines of all pairs of sentences, otherwise by how often the nearest of 400
+sentences is a neighbour.
 """
 
 import shlex
@@ -51,7 +52,7 @@ class ReadoutConfig(ModelOptions):
 
 
 def main(config: ReadoutConfig) -> None:
-    """Fit a read-out, report its gain on held-out text, and store it."""
+    """Fit a read-out, print its gain on held-out text, and store it."""
     from multiview.folder.card import readout_card
     from multiview.folder.files import model_folder, model_record
     from multiview.training.data import open_trees
@@ -71,7 +72,7 @@ def main(config: ReadoutConfig) -> None:
     blocks = read_text(encoder, trees, target)
     strengths = STRENGTHS if config.strength == "auto" else (config.strength,)
     readout = best_readout(target, blocks[0], strengths, config.dim, trees.folder.name)
-    if model_record(folder).storage == "compact":  # then what will be stored is compared
+    if model_record(folder).storage == "compact":  # compares the rounded weights that will be stored
         readout.weight.copy_(unpack(pack_matrix("weight", readout.weight))["weight"])
     before, after = compare(encoder.readout, readout, target, blocks[-1])
     gains = after > before
@@ -100,7 +101,7 @@ def command_of(config: ReadoutConfig) -> str:
 
 
 def written_folder(config: ReadoutConfig) -> Path:
-    """Return the folder of the new model; refuse one that holds something else."""
+    """Return the folder of the new model; UserError if it holds anything but a model."""
     from multiview.folder.files import BUILTIN, refuse_other_content
 
     if config.output is None and config.model == BUILTIN:

@@ -1,4 +1,4 @@
-"""The sentences that a command reads, and their vectors on disk."""
+"""Reads the sentences that a command encodes, and writes their vectors to disk."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 
 class SentenceInput:
-    """The lines of a text file, or of standard input (``-``), that are not blank, or a tree cache.
+    """The sentences of a text file, of standard input (``-``) or of a tree cache.
 
-    With ``split``, each sentence of a line counts, and :meth:`line` tells the line.
+    Each line of a text that is not blank is a sentence. With ``split``, lines are split into sentences, and
+    :meth:`line` returns the line of one. UserError if a text has no sentences.
     """
 
     def __init__(self, path: Path, *, split: bool = False) -> None:
@@ -64,7 +65,7 @@ class SentenceInput:
         return (self.texts or [])[row]
 
     def line(self, row: int) -> int:
-        """Return the number of a sentence's line, from 0, among the lines that are not blank."""
+        """Return the number of a sentence's line, from 0; blank lines are not counted."""
         return bisect(self._ends, row) if self._ends else row
 
     def write_vectors(
@@ -76,10 +77,17 @@ class SentenceInput:
         trees: TreeCache | None = None,
         normalize: bool = False,
     ) -> int:
-        """Write a vector a sentence, float32 [n, D], and return how many were encoded now.
+        """Write the vectors of all sentences, float32 [n, D], and return how many sentences were encoded.
 
-        ``identity`` are JSON values that decide the vectors; sentences in ``trees`` are not parsed again. Of
-        many sentences disk and memory are said first, and a disk without room is refused.
+        Sentences that an interrupted call has encoded are not encoded again. If there are many sentences, the
+        needed disk and memory are printed first; UserError if the disk is too full.
+
+        Args:
+            path: The ``.npy`` file.
+            encoder: Encodes the sentences.
+            identity: JSON values that decide the vectors; if they differ, an interrupted call does not count.
+            trees: A tree cache; sentences in it are not parsed again.
+            normalize: Whether every vector is scaled to length 1.
         """
         is_many = len(self) > PIECE
 
@@ -105,7 +113,7 @@ class SentenceInput:
 
 
 class _CacheSlice:
-    """Successive sentences of a tree cache, which an encoder reads as if they were a whole cache."""
+    """A range of sentences of a tree cache, with the methods of a whole cache that encoders call."""
 
     def __init__(self, trees: TreeCache, first: int, stop: int) -> None:
         self.trees, self.first, self.stop = trees, first, stop
@@ -124,7 +132,7 @@ class _CacheSlice:
 
 
 def sentences_of(path: Path) -> Iterator[str]:
-    """Yield the lines of a file, or of ``-``, that are not blank; a UserError names one that is no text."""
+    """Yield the lines of a file that are not blank; UserError if one is not UTF-8 or is too long."""
     for line in read_lines(path, stream=True):
         if line.has_replacements or line.is_truncated:
             raise UserError(f"{path}, line {line.number}: not UTF-8, or longer than 256 KiB")

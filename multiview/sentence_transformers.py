@@ -1,9 +1,9 @@
-"""Opens a model folder as a sentence-transformers model.
+"""A model folder as a sentence-transformers model.
 
     SentenceTransformer("runs/models/builtin-laptop", trust_remote_code=True).encode([...])
 
-Every model folder has the modules.json that sentence-transformers looks for. It asks for
-``trust_remote_code`` because the module, this file, is outside its own package; :func:`load` does not.
+Every model folder has a file modules.json, by which sentence-transformers finds :class:`MultiViewModule`. It
+requires ``trust_remote_code``, because this class is outside its own package; :func:`load` does not.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class MultiViewModule(TextModule):
     def __init__(self, encoder: MultiViewEncoder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.encoder = encoder
-        self.network = encoder.network  # a part of this module, whose weights .to(device) moves
+        self.network = encoder.network  # registered as a submodule, so that .to(device) moves its weights
 
     @classmethod
     def open(cls, folder: Path, trusts_code: bool = False) -> Self:
@@ -32,7 +32,7 @@ class MultiViewModule(TextModule):
         return cls(MultiViewEncoder.load(folder, "cpu"))
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
-        """Move weights to other devices; they stay float32, in which everything is computed."""
+        """Move the weights to the device to which ``fn`` moves a tensor; they stay float32 for any dtype."""
 
         def move(tensor: torch.Tensor) -> torch.Tensor:
             return tensor.to(pick_device(fn(tensor.flatten()[:0]).device))
@@ -41,7 +41,7 @@ class MultiViewModule(TextModule):
         return self
 
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
-        """Return the vectors [B, D] of texts that begin with the prompt."""
+        """Return the vectors [B, D] of texts, each with the prompt put before it."""
         inputs = texts
         if prompt:
             inputs = [prompt + text if isinstance(text, str) else (*prompt.split(), *text) for text in texts]
@@ -53,7 +53,7 @@ class MultiViewModule(TextModule):
         return self.encoder.get_sentence_embedding_dimension()
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Write the model folder, without checkpoints and logs."""
+        """Write the model to a folder."""
         with lock_folder(Path(output_path), option="folder"):
             self.encoder.write(Path(output_path))
 

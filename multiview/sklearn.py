@@ -1,4 +1,4 @@
-"""The encoder as a step of a scikit-learn pipeline, trained beforehand: ``fit`` only loads it."""
+"""A multi-view encoder as a step of a scikit-learn pipeline."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,10 +21,15 @@ with extra("sklearn", "scikit-learn"):
 
 
 class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Turns sentences into vectors for classifiers: the model's features, with or without a read-out.
+    """Transforms sentences into features, the vectors for classifiers; ``fit`` only loads a trained model.
 
-    ``model`` is a folder, ``builtin``, or a loaded encoder, which clones share; ``views`` chooses some views
-    by name; ``normalize`` scales every vector to length 1; ``structure`` is λ, the share of structure.
+        make_pipeline(MultiViewTransformer("builtin"), LogisticRegression()).fit(sentences, labels)
+
+    Args:
+        model: A model folder, ``builtin``, or a loaded encoder, which clones of this step share.
+        views: The names of the views whose features are taken; None takes all.
+        normalize: Whether every vector is scaled to length 1.
+        structure: λ, the share of structure in a cosine of two vectors; 0 leaves structure out.
     """
 
     def __init__(
@@ -38,13 +43,13 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.model, self.views, self.normalize, self.structure = model, views, normalize, structure
 
     def fit(self, X: Iterable[str | Tokens], y: object = None) -> Self:
-        """Load the model; sentences and labels have no say."""
+        """Load the model; sentences and labels are ignored."""
         model = self.model
         self.encoder_ = model if isinstance(model, MultiViewEncoder) else MultiViewEncoder.load(model)
         return self
 
     def transform(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:
-        """Return the vectors [n, D] of n sentences, each a string or tokens."""
+        """Return the vectors, float32 [n, D], of n strings or token lists."""
         return self._vectors(X)
 
     def _vectors(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:
@@ -57,4 +62,6 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     @property
     def _n_features_out(self) -> int:
-        return int(self._vectors([]).shape[1])  # not transform, which asks for the names of its columns
+        return int(
+            self._vectors([]).shape[1]
+        )  # not transform, which scikit-learn wraps so that it asks for this number

@@ -1,10 +1,10 @@
-"""Compile, for this machine's processor, what parsing, vectors, the judge and training call.
+"""Compile the functions that parsing, encoding, judging and training call, for this machine's processor.
 
     python -m multiview.warm_up
 
-The make targets that install run it at the end, and an image should (docs/serving.md), so that no later
-command waits for a compiler. Without it the first command compiles and says so. Where the package's folder
-cannot be written, NUMBA_CACHE_DIR names the folder of compiled code, for this command and all later ones.
+The make targets that install the package run it last, and a container image should (docs/serving.md), so
+that no later command waits for the compiler. Otherwise the first command compiles, and says so. If the folder
+of the package is not writable, set NUMBA_CACHE_DIR to a folder for compiled code, for all commands.
 """
 
 import sys
@@ -13,7 +13,7 @@ import time
 from runtime.cli import Command, configuration
 
 SENTENCES = [f"The lawyer praised doctor {n} , who had written to her twice .".split() for n in range(300)]
-"""Enough of them to compile also the functions that Python itself runs on short text."""
+"""Enough sentences that functions are compiled which Python runs itself for short text."""
 
 
 @configuration
@@ -25,7 +25,7 @@ class WarmUpConfig:
 
 
 def main(config: WarmUpConfig) -> None:
-    """Encode and judge sentences, and differentiate their vectors as training does."""
+    """Encode and judge sentences, and compute gradients as training does."""
     from multiview.folder.files import BUILTIN
     from multiview.judge import Judge
     from multiview.model import MultiViewEncoder

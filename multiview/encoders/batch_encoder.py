@@ -1,4 +1,4 @@
-"""Encoders of parsed batches: a model's views side by side, or a map of them such as a read-out."""
+"""Encoders of parsed batches: the concatenated views of a model, or their features or meaning."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ Vectors = NDArray[np.floating] | Tensor
 
 @dataclass(frozen=True)
 class BatchEncoder:
-    """Encodes parsed sentences to vectors: the views of a model, a map of them, or structure."""
+    """A function that encodes parsed sentences, with the annotations that it reads and its vector size."""
 
     requires: set[str]
-    """The annotations that it reads, of ``tokens``, ``dep`` and ``const``."""
+    """The annotations that ``encode`` reads, of ``tokens``, ``dep`` and ``const``."""
     width: int
     """The size of a vector."""
     encode: Callable[[Batch], Tensor]
@@ -30,7 +30,11 @@ class BatchEncoder:
 
 
 def view_positions(names: Sequence[str], selection: Sequence[str] | str | None) -> list[int]:
-    """Return the positions of selected views, ``dep`` or ``0-dep``, among a model's; None is all."""
+    """Return the positions of the selected views of a model; None selects all.
+
+    A label is the name of a view, such as ``dep``, or its position and name, such as ``0-dep``. UserError if
+    a label is unknown.
+    """
     if selection is None:
         return list(range(len(names)))
     if isinstance(selection, str):
@@ -48,14 +52,14 @@ def view_positions(names: Sequence[str], selection: Sequence[str] | str | None) 
 
 
 def annotations_of(network: ViewStack, positions: Sequence[int]) -> set[str]:
-    """Return the annotations that the views at these positions read: of ``tokens``, ``dep``, ``const``."""
+    """Return the annotations that the views at these positions read, of ``tokens``, ``dep`` and ``const``."""
     return set[str]().union(*(network.encoder_list[position].requires for position in positions))
 
 
 def encoder_of_views(
     network: ViewStack, positions: Sequence[int], transform: Readout | Scale | None, dim: int | None
 ) -> BatchEncoder:
-    """Return the encoder of some views side by side, or of a map of them; ``dim`` cuts its vectors."""
+    """Return the encoder of concatenated views, mapped by ``transform``; ``dim`` cuts its vectors."""
     width = transform.dim if transform is not None else sum(network.widths[index] for index in positions)
     width = min(dim or width, width)
 
@@ -67,7 +71,7 @@ def encoder_of_views(
 
 
 def check_finite(vectors_BD: Tensor, batch: Batch, rows: NDArray[np.integer], name: str) -> None:
-    """Refuse a model's vectors that are not finite; ``rows`` are the sentences' numbers in the input."""
+    """Raise UserError if a vector is not finite; ``rows`` are the sentences' numbers in the input."""
     is_finite = torch.isfinite(vectors_BD)
     if not is_finite.all():
         row = int(is_finite.all(dim=1).int().argmin())
@@ -79,9 +83,9 @@ def check_finite(vectors_BD: Tensor, batch: Batch, rows: NDArray[np.integer], na
 
 
 def unit_vectors(first: Vectors, second: Vectors) -> tuple[Tensor, Tensor]:
-    """Return vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
+    """Return vectors scaled to length 1, [n, D] and [m, D], on the device of the first; zero stays zero.
 
-    What are no vectors, or of different sizes, is a UserError.
+    UserError if one of them is no array of vectors, or if their sizes differ.
     """
     left = read_vectors(first, "similarity")
     right = read_vectors(second, "similarity")

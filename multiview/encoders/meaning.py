@@ -1,11 +1,11 @@
-"""One vector made for cosine, or features for classifiers, from the views of a model side by side.
+"""Maps the concatenated views of a model to meanings, for cosines, or to features, for classifiers.
 
     meaning(s) = unit(x W + b)          features(x) = L / √F · (x - m) / d
 
-x are the views one after the other. W and b are fitted to a teacher's vectors or to neighbours
-(:mod:`multiview.training.fit`). m and d are mean and deviation of each of the F numbers over a sample of
-text, so that a sentence there has the length L (root mean square). Classifiers hardly learn from numbers that
-are small, whatever these tell (docs/senteval.md).
+x is the concatenation of the views' vectors. W and b are fitted to a teacher's vectors or to neighbouring
+sentences (:mod:`multiview.training.fit`). m and d are the mean and the standard deviation of each of the F
+numbers over a sample of text, so that the features of a sentence there have the length L (root mean square).
+They are scaled because classifiers hardly learn from small numbers, however informative (docs/senteval.md).
 
 Legend of dimension suffixes: N sentences, B of a batch, D size of the views together, T of the teacher, K of
 the read-out, F features.
@@ -23,18 +23,18 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
 FEATURE_LENGTH = 5.06
-"""L: a deviation of 0.1 of 2,560 features, 0.32 of 256; chosen on development tasks (docs/senteval.md)."""
+"""L. Each of 2,560 features has a deviation of 0.1, each of 256 one of 0.32; chosen on development tasks."""
 SAMPLE_SENTENCES, BLOCK_SENTENCES = 5_000, 50
-"""How many sentences are measured for a scale, and how many of them follow each other."""
+"""The number of sentences over which a scale is measured, and of neighbouring sentences in a block."""
 SentenceRange = tuple[int, int]
-"""Sentences ``first`` to ``stop`` (excluded) of a text."""
+"""The numbers ``first`` and ``stop`` (excluded) of a range of sentences of a text."""
 
 
 class Readout(nn.Module):
-    """The linear map from the views side by side to a meaning.
+    """The linear map from the concatenated views to a meaning.
 
-    ``weight_KD`` [K, D] is W transposed, as :class:`torch.nn.Linear` has it, ``bias_K`` is b; ``origin``, for
-    config.json, says what the map was fitted to.
+    ``weight_KD`` [K, D] is W transposed, as in :class:`torch.nn.Linear`, and ``bias_K`` is b. ``origin`` says
+    what the map was fitted to; it is stored in config.json.
     """
 
     weight: nn.Parameter
@@ -46,7 +46,7 @@ class Readout(nn.Module):
         self.bias = nn.Parameter(bias_K, requires_grad=False)
         self.origin = origin
         self.axes_TK: Tensor | None = None
-        """[T, K], the directions in the teacher's space that the K numbers stand for; only after a fit."""
+        """The direction in the teacher's space of each of the K numbers, [T, K]; None in a loaded model."""
 
     @property
     def dim(self) -> int:
@@ -54,15 +54,15 @@ class Readout(nn.Module):
         return len(self.bias)
 
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
-        """Return the meanings [B, K] at length 1; of ``dim`` numbers only the first, again at length 1."""
+        """Return the meanings, [B, K] of length 1; only the first ``dim`` numbers, again of length 1."""
         return normalize(linear(x_BD, self.weight[:dim], self.bias[:dim]), dim=1)
 
 
 class Scale(nn.Module):
-    """Turns vectors into features, by the mean and deviation of each number.
+    """The map from vectors to features, by the mean and the standard deviation of each number.
 
-    ``mean_D`` is m; ``deviation_D`` is d: 0 of a constant, whose feature is 0, and infinite of a number that
-    is left out; ``origin``, for config.json, says which text was measured.
+    ``mean_D`` is m and ``deviation_D`` is d: 0 for a constant number, whose feature is 0, and infinite for a
+    number that is left out. ``origin`` says which text was measured; it is stored in config.json.
     """
 
     mean: Tensor
@@ -76,9 +76,9 @@ class Scale(nn.Module):
 
     @classmethod
     def measure(cls, batches: Iterable[Tensor], origin: str = "", previous: Scale | None = None) -> Scale:
-        """Measure the vectors [B, D] of all batches together, with sums in float64.
+        """Return the scale of the vectors [B, D] of all batches together; sums are in float64.
 
-        Numbers that a ``previous`` scale leaves out are left out again.
+        Numbers that the ``previous`` scale leaves out are left out of this one, too.
         """
         count = 0
         sums_2D = torch.zeros(2, 1, dtype=torch.float64)
@@ -94,7 +94,7 @@ class Scale(nn.Module):
 
     @property
     def feature_indices(self) -> Tensor:
-        """int64 [F], the numbers that are not left out."""
+        """The indices of the numbers that are not left out, int64 [F]."""
         return self.deviation.isfinite().nonzero()[:, 0]
 
     @property
@@ -103,7 +103,7 @@ class Scale(nn.Module):
         return len(self.feature_indices)
 
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
-        """Return the features [B, F] of vectors [B, D], on their device; with ``dim`` only the first ones."""
+        """Return the features [B, F] of vectors [B, D], on their device; only the first ``dim`` if given."""
         self.to(x_BD.device)
         indices_F = self.feature_indices
         deviation_F = self.deviation[indices_F]
@@ -113,18 +113,20 @@ class Scale(nn.Module):
 
 
 def deviations(mean_D: Tensor, square_D: Tensor) -> Tensor:
-    """Return the deviations of numbers by their means and mean squares, in float64; 0 of a constant."""
+    """Return standard deviations, float64, by means and mean squares; 0 for a constant number."""
     deviation_D = (square_D - mean_D.square()).clamp_min(0).sqrt()
-    return deviation_D.masked_fill(deviation_D <= 1e-6 * mean_D.abs(), 0)  # what rounding leaves of it
+    return deviation_D.masked_fill(
+        deviation_D <= 1e-6 * mean_D.abs(), 0
+    )  # a smaller deviation is that of rounding
 
 
 def sample_ranges(
     parts: Sequence[SentenceRange], sentences: int = SAMPLE_SENTENCES, block: int = BLOCK_SENTENCES
 ) -> list[SentenceRange]:
-    """Choose blocks of successive sentences, spread evenly over a text, whose parts are given in order.
+    """Return ranges of successive sentences, spread evenly over the ``parts`` of a text.
 
-    The blocks have at most ``block`` sentences each and ``sentences`` in all. A shorter text is taken whole,
-    and the end of a part ends a block.
+    A range has at most ``block`` sentences and lies in one part, and all ranges together have at most
+    ``sentences``. A text with fewer sentences is taken whole.
     """
     ends = list(accumulate(stop - first for first, stop in parts))
     total = ends[-1] if ends else 0
@@ -140,6 +142,6 @@ def sample_ranges(
 
 
 def normalize_rows(x_ND: Tensor) -> Tensor:
-    """Return the rows at length 1, however large or small their numbers are; a zero row stays zero."""
+    """Return the rows scaled to length 1, without overflow or underflow of squares; a zero row stays zero."""
     exponent_N1 = torch.frexp(x_ND.abs().amax(dim=1, keepdim=True))[1].clamp(-126, 126)
-    return normalize(torch.ldexp(x_ND, -exponent_N1), dim=1)  # a power of two rounds nothing
+    return normalize(torch.ldexp(x_ND, -exponent_N1), dim=1)  # multiplying by a power of two does not round

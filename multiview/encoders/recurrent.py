@@ -1,7 +1,7 @@
-"""The trained views: DEP and CONST are Tree-LSTMs, SEQ is a bidirectional GRU.
+"""The trained views: DEP and CONST are Tree-LSTMs, and SEQ is a bidirectional GRU.
 
-DEP and CONST are computed by :mod:`multiview.engines.sweeps`, which has their equations, or by DGL. SEQ has
-D/2 numbers in each direction; the sentence is the last state of both.
+:mod:`multiview.engines.sweeps`, which has their equations, or DGL computes DEP and CONST. SEQ has D/2 numbers
+in each direction; the vector of a sentence is the concatenation of the last state of each direction.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from runtime.products import products_for
 def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> None:
     """Initialise each [rows, columns] block of a fused weight by Xavier's rule, in place.
 
-    Initialised as one matrix, a weight of [5D, 2D] would get values 1.7 times too small.
+    If a weight [5D, 2D] were initialised as one matrix, its values would be 1.7 times too small.
     """
     for block_row in weight.split(rows, 0):
         for block in block_row.split(columns, 1):
@@ -46,15 +46,15 @@ def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> None:
 
 
 class TreeLSTM(ViewEncoder):
-    """A Tree-LSTM; subclasses have a parameter for each field of ``weights_type``."""
+    """A Tree-LSTM. Subclasses have a parameter for each field of ``weights_type``."""
 
     weights_type: ClassVar[type[DepWeights] | type[ConstWeights]]
-    """The weights in the order in which both engines take them."""
+    """The named tuple of the weights, in the order in which both engines take them."""
     sweep: ClassVar[type[torch.autograd.Function]]
-    """The native engine."""
+    """The autograd function of the native engine."""
 
     def _initialise(self, forget_gates: int) -> None:
-        """Draw each gate matrix by Xavier's rule. Biases are 0, but ``forget_bias`` at ``forget_gates``."""
+        """Draw each gate matrix by Xavier's rule; biases are 0, or ``forget_bias`` at ``forget_gates``."""
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
                 columns = self.word_dim if name in ("input_weight", "parent_weight") else self.dim
@@ -64,7 +64,7 @@ class TreeLSTM(ViewEncoder):
                 nn.init.constant_(weight.detach().split(self.dim)[forget_gates], self.forget_bias)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Return the roots [B, D] and all states [N, D] in slot order."""
+        """Return the states of the roots, [B, D], and of all nodes, [N, D] in slot order."""
         assert isinstance(plan, TreePlan)
         plan = plan.to(x_UE.device)
         weights = self.weights_type(*(getattr(self, name) for name in self.weights_type._fields))
@@ -78,7 +78,7 @@ class TreeLSTM(ViewEncoder):
 
 @register_view("dep")
 class DepEncoder(TreeLSTM):
-    """The view DEP: a sentence is the state of the root of its dependency tree."""
+    """The view DEP: the vector of a sentence is the state of the root of its dependency tree."""
 
     requires = frozenset({"tokens", "dep"})
     weights_type, sweep = DepWeights, DepSweep
@@ -94,14 +94,14 @@ class DepEncoder(TreeLSTM):
         self._initialise(forget_gates=4)
 
     def use_relations(self) -> None:
-        """Let the role of each child enter."""
-        from parsing.trees.child_roles import CHILD_ROLES  # here: it compiles
+        """Add biases, for p_k and the forget gate of each child, that depend on the role of the child."""
+        from parsing.trees.child_roles import CHILD_ROLES  # here, because the import compiles functions
 
         self.role_bias = nn.Parameter(torch.empty(len(CHILD_ROLES), 2 * self.dim))
         nn.init.normal_(self.role_bias)
 
     def plan(self, batch: Batch) -> TreePlan:
-        """Schedule the trees, by heads and heights; with relations their roles are part of the plan."""
+        """Return the plan of the trees; it has the roles of the children if the view uses relations."""
         plan = plan_dep(batch)
         if self.role_bias is None:
             return plan
@@ -114,7 +114,7 @@ class DepEncoder(TreeLSTM):
 
 @register_view("const")
 class ConstEncoder(TreeLSTM):
-    """The view CONST: a sentence is the state of the root of its constituency tree."""
+    """The view CONST: the vector of a sentence is the state of the root of its constituency tree."""
 
     requires = frozenset({"tokens", "const"})
     weights_type, sweep = ConstWeights, ConstSweep
@@ -127,13 +127,13 @@ class ConstEncoder(TreeLSTM):
         self._initialise(forget_gates=3)
 
     def plan(self, batch: Batch) -> TreePlan:
-        """Schedule the trees, by children and heights."""
+        """Return the plan of the trees."""
         return plan_const(batch)
 
 
 @register_view("seq")
 class SeqEncoder(ViewEncoder):
-    """The view SEQ: a sentence is the last state of both directions. ``engine`` is ignored."""
+    """The view SEQ: a sentence's vector is the last states of both directions. ``engine`` is ignored."""
 
     requires = frozenset({"tokens"})
 
@@ -149,19 +149,19 @@ class SeqEncoder(ViewEncoder):
                 nn.init.zeros_(parameter)
 
     def plan(self, batch: Batch) -> SequencePlan:
-        """Pack the sentences, by ``sentence_offsets``."""
+        """Return the plan of the sentences, packed as torch's ``PackedSequence``."""
         return plan_sequence(batch)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Return sentence vectors [B, D] and both directions' states at each word [T, D] in packed order."""
+        """Return the vectors of sentences, [B, D], and the states of all words, [T, D] in packed order."""
         assert isinstance(plan, SequencePlan)
         if not plan.sentences:
             return x_UE.new_empty(0, self.dim), x_UE.new_empty(0, self.dim)
         plan = plan.to(x_UE.device)
         token_of_row, column_B = plan.tensor("token_of_row"), plan.tensor("unsorted_sentences")
-        # The inputs are most of the work, and torch's GRU computes them for every token. With a loop over
-        # positions they are computed once a word: twice as fast on a CPU, where a position takes no longer to
-        # launch than to compute. Training keeps torch's fused backward pass.
+        # Most of the work is the product with the input weights, which torch's GRU computes for every token.
+        # The loop over positions computes it once for each distinct word, which is twice as fast on a CPU.
+        # Training uses torch's fused backward pass.
         has_kernel = x_UE.device.type == "cpu" and x_UE.dtype in (torch.float32, torch.float64)
         if has_kernel and not torch.is_grad_enabled():
             token_T = token_N[token_of_row]
@@ -181,7 +181,7 @@ class SeqEncoder(ViewEncoder):
     def _run_direction(
         self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, suffix: str
     ) -> tuple[Tensor, Tensor]:
-        """Return the last states [B, D/2] and all states [T, D/2] of a direction, in packed order."""
+        """Return the last states, [B, D/2], and all states, [T, D/2], of a direction, in packed order."""
         with loading():
             from multiview.engines.kernels_numba import array, gru_forward  # numba takes time to import
 

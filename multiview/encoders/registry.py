@@ -1,7 +1,7 @@
-"""The views by name, and :class:`ViewStack`, the network of a model's views. A view is one encoder class.
+"""The registry of views, each an encoder class, and :class:`ViewStack`, the network of a model's views.
 
-Views of other packages come from the entry-point group ``multiview.views``, or from a module that was
-imported before (``--plugin``); docs/add-a-view.md has an example.
+A view of another package is found by the entry-point group ``multiview.views``, or it was registered by a
+module that was imported before (``--plugin``). docs/add-a-view.md has an example.
 
 Legend of dimension suffixes: N tokens or nodes, U distinct words, E word-vector size, B sentences, D size of
 a state.
@@ -32,38 +32,38 @@ from parsing.trees.batch import ANNOTATIONS, Batch
 from runtime.errors import UserError, did_you_mean
 
 BAG_SCALE = 0.2
-"""Factor of the initial recurrent weights of trees that start as bags of words."""
+"""The factor of the initial recurrent weights of trees that start as bags of words."""
 BAG = "bag"
-"""The view that is the mean of the words."""
+"""The name of the view that is the mean of the word vectors."""
 ENGINES = ("native", "dgl")
-"""``native``: kernels of our own for CPU and CUDA; ``dgl``: the reference."""
+"""``native`` is our own kernels for CPU and CUDA, ``dgl`` the reference."""
 ENTRY_POINTS = "multiview.views"
-"""Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
+"""The group of entry points that name encoder classes, such as ``bow = "package.module:Class"``."""
 _MODULE_OF_VIEW = {
     **dict.fromkeys(("seq", "dep", "const"), "multiview.encoders.recurrent"),
     **dict.fromkeys((BAG, "spelling"), "multiview.encoders.weightless"),
     **dict.fromkeys(("roles", "order"), "multiview.structure.binding"),
 }
-"""Where each view of this package is defined."""
+"""The module that defines each view of this package."""
 _class_of_view: dict[str, type[ViewEncoder]] = {}
-"""The views that are registered so far."""
+"""The views that have been registered."""
 
 
 class ViewEncoder(nn.Module, ABC):
-    """One view: turns the word vectors and trees of a batch into one vector per sentence.
+    """A view: an encoder that reads the word vectors and trees of a batch, and returns a vector per sentence.
 
-    Subclasses set ``requires`` and implement ``plan`` and ``states``. ``dim`` is D; the parameters are the
-    same for all ``ENGINES``.
+    Subclasses set ``requires`` and implement ``plan`` and ``states``. ``dim`` is D. The parameters do not
+    depend on the engine.
     """
 
     name: ClassVar[str]
-    """Name under which the view is registered."""
+    """The name under which the view is registered."""
     requires: ClassVar[frozenset[str]]
-    """Annotations that ``plan`` reads, of ``tokens``, ``dep``, ``const``."""
+    """The annotations that ``plan`` reads, of ``tokens``, ``dep`` and ``const``."""
     pooling: Pooling = "root"
-    """How states become a sentence vector."""
+    """How the vector of a sentence is computed from the states of its nodes."""
     weightless: ClassVar[bool] = False
-    """Whether the view has nothing to train; such views come after all others and are not pooled."""
+    """Whether the view has no weights. Views without weights come after all others and are not pooled."""
 
     def __init__(self, word_dim: int, dim: int, engine: str = "native", *, forget_bias: float = 0.0) -> None:
         super().__init__()
@@ -76,15 +76,20 @@ class ViewEncoder(nn.Module, ABC):
 
     @abstractmethod
     def plan(self, batch: Batch) -> Plan:
-        """Schedule the batch with numpy alone, since loader threads do it; ``.to(device)`` moves the plan."""
+        """Return the order in which the nodes of a batch are computed.
+
+        It is computed with numpy, in the threads of the data loader; ``.to(device)`` moves it.
+        """
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor) -> Tensor:
-        """Encode sentences to [B, width], in sentence order.
+        """Return the vectors of sentences, [B, width].
 
-        ``x_UE`` are the vectors of distinct words and ``token_N``, int64, each token's word. The plan is from
-        :meth:`plan`, on any device.
+        Args:
+            x_UE: The vectors of distinct words, [U, E].
+            plan: What :meth:`plan` returned, on any device.
+            token_N: The index of each token's word in ``x_UE``, int64 [N].
         """
-        if len(x_UE) > len(token_N):  # words of other sentences of the step as well
+        if len(x_UE) > len(token_N):  # the words are those of several batches of a training step
             x_UE = embedding(token_N, x_UE)
             token_N = torch.arange(len(x_UE), device=x_UE.device)
         plan = plan.to(x_UE.device)
@@ -98,15 +103,15 @@ class ViewEncoder(nn.Module, ABC):
         if not plan.sentences:
             return root_BD.new_zeros(0, self.width)
         slots, offsets = plan.tensor("node_slot"), plan.tensor("node_offsets")
-        # One pass gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
+        # It gathers and reduces in one pass. Other reductions over ranges have a slow backward pass on a CPU.
         pool = partial(embedding_bag, slots, h_ND, offsets, include_last_offset=True)
-        if plan.sentences == 1 and not torch.is_grad_enabled():  # a quarter of the time
+        if plan.sentences == 1 and not torch.is_grad_enabled():  # takes a quarter of the time
             pool = partial(_pool_all, h_ND)
         modes = re.split("[+,]", self.pooling)
         parts = [root_BD if mode == "root" else pool(mode=mode) for mode in modes]
         if self.pooling == "root+mean":
             return parts[0] + parts[1]
-        # Divided by their number, because classifiers fit vectors of that length better.
+        # Divided by the number of parts, because classifiers fit vectors of that length better.
         return torch.cat(parts, dim=1) / len(parts)
 
     @property
@@ -117,39 +122,42 @@ class ViewEncoder(nn.Module, ABC):
     def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor) -> Tensor:
         """Return the states of all nodes in sentence order, [N, D].
 
-        The nodes of a dependency tree are its words; those of a constituency tree are its n words, then its
-        n - 1 internal nodes. The arguments are those of :meth:`forward`.
+        The nodes of a dependency tree are its words; those of a constituency tree are its n words and then
+        its n - 1 internal nodes. The arguments are those of :meth:`forward`.
         """
         plan = plan.to(x_UE.device)
         _, h_ND = self.states(x_UE, token_N, plan)
         return h_ND.index_select(0, plan.tensor("node_slot"))
 
     def use_relations(self) -> None:
-        """Let the role of each child enter, if the view can."""
+        """Add parameters for the role of each child; only the view dep has such."""
 
     @abstractmethod
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Return the sentence vectors [B, D] and states of all nodes [N, D] in slot order.
+        """Return the vectors of sentences, [B, D], and the states of all nodes, [N, D] in slot order.
 
-        ``x_UE`` are the vectors of distinct words, so that what depends on words alone is computed once a
-        word; ``nn.functional.embedding(token_N, x_UE)`` are the vectors of all tokens.
+        ``x_UE`` are the vectors of distinct words, so that what depends on words alone is computed once for
+        each. ``nn.functional.embedding(token_N, x_UE)`` are the vectors of all tokens.
         """
 
 
 def _pool_all(h_ND: Tensor, *, mode: str) -> Tensor:
-    """Return the mean or the largest numbers of all states, [1, D]."""
+    """Return the mean or the maximum over all states, [1, D]."""
     return h_ND.mean(0, keepdim=True) if mode == "mean" else h_ND.amax(0, keepdim=True)
 
 
 def register_view(name: str) -> Callable[[type[ViewEncoder]], type[ViewEncoder]]:
-    """Decorate a class, which makes the encoder available as view ``name``, an identifier."""
+    """Return a decorator that registers an encoder class as the view ``name``.
+
+    ValueError if the name is no identifier, or if another class has it.
+    """
     if not name.isidentifier():
         raise ValueError(f"view {name!r}: the name must be an identifier")
 
     def register(view: type[ViewEncoder]) -> type[ViewEncoder]:
         previous = _class_of_view.get(name)
         if previous is not None:
-            # The same class again is a notebook's cell or a module that runs once more.
+            # The same class is registered again if a notebook's cell or a module runs a second time.
             origins = {(each.__module__, each.__qualname__) for each in (previous, view)}
             if len(origins) > 1 or name in _MODULE_OF_VIEW:
                 raise ValueError(f"view {name!r} is registered twice")
@@ -161,13 +169,13 @@ def register_view(name: str) -> Callable[[type[ViewEncoder]], type[ViewEncoder]]
 
 
 def fields_of(requires: Collection[str]) -> tuple[str, ...]:
-    """Return the cache fields that encoders read of annotations; tokens are always included."""
+    """Return the fields of a tree cache that hold these annotations; ``token`` is always one of them."""
     groups = [each.view_fields for name, each in ANNOTATIONS.items() if name in requires]
     return ("token", *chain.from_iterable(groups))
 
 
 def view_class(name: str) -> type[ViewEncoder]:
-    """Return the encoder class of a view, of this package, of an installed one or of a plugin."""
+    """Return the encoder class of a view; UserError if no package or plugin has a view of this name."""
     if name in _MODULE_OF_VIEW:
         import_module(_MODULE_OF_VIEW[name])
     if name in _class_of_view:
@@ -191,13 +199,13 @@ def trained_views(views: Sequence[str]) -> list[str]:
 
 
 def table_indices(views: Sequence[str]) -> list[int]:
-    """Return which word table each view reads: its own, or the first where it has nothing to train."""
+    """Return the index of the word table that each view reads: its own, or 0 if the view has no weights."""
     numbers = count()
     return [0 if view_class(view).weightless else next(numbers) for view in views]
 
 
 def plugin_modules(views: Collection[str]) -> list[str]:
-    """Return the modules of other packages that define these views and that no entry point names."""
+    """Return the modules of these views, without those of this package and of entry points."""
     known_views = {*_MODULE_OF_VIEW, *_entries_by_view()}
     return sorted({view_class(view).__module__ for view in views if view not in known_views})
 
@@ -207,9 +215,13 @@ def _entries_by_view() -> dict[str, EntryPoint]:
 
 
 class ViewStack(nn.Module):
-    """Encoders and word vectors of all views; weights are drawn from torch's global generator.
+    """The encoders and word vectors of all views of a model.
 
-    ``encoders`` are those of the first views, where there are some already; None makes a new one.
+    Args:
+        views: The names of the views.
+        words: The table of word vectors.
+        config: The configuration of new encoders; torch's global generator draws their weights.
+        encoders: Existing encoders of the first views; None in their place makes a new one.
     """
 
     def __init__(
@@ -222,7 +234,9 @@ class ViewStack(nn.Module):
         super().__init__()
         self.views = tuple(views)
         self.config = config
-        forget_bias = 2.0 if config.start == "bag" else 0.0  # a tree that starts as a bag forgets little
+        forget_bias = (
+            2.0 if config.start == "bag" else 0.0
+        )  # so that a tree that starts as a bag forgets little
         self.encoders = nn.ModuleList()
         for view, given_encoder in zip_longest(views, encoders):
             encoder = given_encoder
@@ -234,11 +248,11 @@ class ViewStack(nn.Module):
             self.encoders.append(encoder)
         self.words = words
         self.table_indices = table_indices(views)
-        """Which of the word tables each view reads."""
+        """The index of the word table that each view reads."""
         self.readout: Readout | None = None
-        """The map from all views to one vector made for cosine, where one was fitted."""
+        """The map from all views to a meaning; None if none was fitted."""
         self.scale: Scale | None = None
-        """The scale of all views' numbers over a text, for features; without, these are as they are."""
+        """The scale of the numbers of all views; None leaves features as raw numbers."""
 
     @property
     def encoder_list(self) -> list[ViewEncoder]:
@@ -247,20 +261,20 @@ class ViewStack(nn.Module):
 
     @property
     def dim(self) -> int:
-        """The size of all views' vectors side by side."""
+        """The size of the concatenated vectors of all views."""
         return sum(self.widths)
 
     @property
     def widths(self) -> list[int]:
-        """The size of each view's vectors."""
+        """The size of the vectors of each view."""
         return [encoder.width for encoder in self.encoder_list]
 
     @torch.no_grad()
     def start_as_bags(self) -> None:
-        """Make new trees weighted bags of words, alike in all views, if the configuration says so.
+        """Change new tree views so that they begin as bags of words, if the configuration says so.
 
-        The weights that act on children are scaled down, and the input weights of i, o, u are those of the
-        first tree view: with different random projections the views would start at cosine 0.
+        The weights of children are scaled down. The input weights of i, o and u are those of the first tree
+        view, because with different random projections the cosine of two views would begin at 0.
         """
         if self.config.start != "bag":
             return
@@ -271,14 +285,16 @@ class ViewStack(nn.Module):
             weights["input_weight"].copy_(weights_of_trees[0]["input_weight"])
 
     def with_bag(self) -> ViewStack:
-        """Return the same encoders and words, with the mean of the words as one more view."""
+        """Return a network of the same encoders and words, with the view bag at the end."""
         return ViewStack([*self.views, BAG], self.words, self.config, self.encoder_list)
 
     def encode(self, tokens: Sequence[Tensor], plans: Sequence[Plan], rows: Sequence[Tensor]) -> list[Tensor]:
-        """Return the sentence vectors [B, width] of each view.
+        """Return the vectors of sentences, [B, width], of each view.
 
-        Each token's word among ``rows``, int64 [N], is given for each view, or once for all; word vectors
-        [U, E] for each table, or once (fixed vectors).
+        Args:
+            tokens: The index of each token's word, int64 [N], for each view, or once for all views.
+            plans: The plan of each view.
+            rows: Word vectors [U, E], for each table, or once if all views read the same fixed vectors.
         """
         vectors = []
         for position, (encoder, plan) in enumerate(zip(self.encoder_list, plans, strict=True)):
@@ -290,7 +306,7 @@ class ViewStack(nn.Module):
     def encoder_inputs(
         self, positions: Sequence[int], types: list[str], token: NDArray[np.int64]
     ) -> Iterator[tuple[ViewEncoder, Tensor, Tensor]]:
-        """Yield the encoders of some views, each with the vectors [U, E] of ``types``, and ``token``, [N]."""
+        """Yield the encoders of some views, each with the vectors [U, E] of ``types``, and ``token`` [N]."""
         table_rows = self.words.vocabulary.lookup(types)
         encoders, rows_of_table = self.encoder_list, dict[int, Tensor]()
         for position in positions:
@@ -301,7 +317,7 @@ class ViewStack(nn.Module):
             yield encoders[position], rows_UE, torch.from_numpy(token).to(rows_UE.device)
 
     def vectors(self, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
-        """Return the vectors [B, D] of parsed sentences, the views one after the other."""
+        """Return the concatenated vectors of some views, by default all, of parsed sentences: [B, D]."""
         positions = range(len(self.views)) if positions is None else positions
         inputs = self.encoder_inputs(positions, *batch.distinct_words())
         parts = [encoder(x_UE, encoder.plan(batch), token_N) for encoder, x_UE, token_N in inputs]
@@ -309,18 +325,18 @@ class ViewStack(nn.Module):
 
     @torch.no_grad()
     def measure(self, batches: Iterable[Batch], origin: str) -> None:
-        """Measure mean and deviation of each number on parsed sentences; left-out numbers stay left out."""
+        """Set the scale to that of parsed sentences; numbers that the old scale leaves out stay out."""
         self.scale = Scale.measure(map(self.vectors, batches), origin, previous=self.scale)
 
     def scale_of(self, positions: Sequence[int]) -> Scale:
-        """Return the scale of some views' numbers, where there is one."""
+        """Return the part of the scale that belongs to some views; the network must have a scale."""
         assert self.scale is not None
         indices_of_views = torch.arange(self.dim).split(self.widths)
         indices = torch.cat([indices_of_views[position] for position in positions])
         return Scale(self.scale.mean.cpu()[indices], self.scale.deviation.cpu()[indices])
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights that a model folder keeps: encoders, words, read-out and scale, on the CPU."""
+        """Return the weights that a model folder stores, on the CPU: encoders, words, read-out and scale."""
         weights = {}
         for name, value in self.state_dict().items():
             if name.startswith(("encoders.", "words.", "readout.", "scale.")):

@@ -1,17 +1,18 @@
-"""The views BAG, the mean of the word vectors, and SPELLING, words and neighbouring words by their letters.
+"""The views BAG, the mean of the word vectors, and SPELLING, hashed words and pairs of words.
 
-Nothing trains them. A word's spelling is the sum of its own signs and those of its m trigrams g, in lower
-case:
+Neither has weights. The spelling u of a word is the sum of the word's own signs and those of its m trigrams
+g, in lower case:
 
     u(x) = r(x) + 1/√m Σ_g r(g),    spelling(s) = 1/n Σ_t (u(x_t) + ½ r(x_t-1, x_t))
 
-r is a vector of ±1/√K that depends on its words alone (Achlioptas 2003, Weinberger et al. 2009), so it needs
-no vocabulary; trigrams bring words of one stem near each other (fastText: Bojanowski et al. 2017).
+r is a pseudo-random vector of ±1/√K that its argument decides (Achlioptas 2003, Weinberger et al. 2009), so
+no vocabulary is needed. Words of one stem are similar because they share trigrams (fastText: Bojanowski et
+al. 2017).
 
-A key stands for K signs, which SplitMix64 (Steele, Lea & Flood 2014) makes from it, so that none is kept in
-memory: number c is ``mix(key + c · golden)``, c from 1, and gives eight bytes, lowest first. Bit j, from the
-lowest, of byte i gives the sign at position j · K / 8 + i, so that one instruction counts the bits of many
-positions.
+SplitMix64 (Steele, Lea & Flood 2014) makes the K signs of r from a key, a hash of the argument, whenever they
+are needed. Its number c, counted from 1, is ``mix(key + c · golden)``, which is read as eight bytes, lowest
+first. Bit j of byte i, counted from the lowest, gives the sign at position j · K / 8 + i, so that one
+instruction of the processor counts the bits of many positions.
 
 Legend of dimension suffixes: B sentences, N tokens or keys, G trigrams, U distinct words, K width.
 """
@@ -37,14 +38,14 @@ from runtime.compiled import compiled, compiled_part
 WIDTH = 832
 """K of the view SPELLING."""
 PAIR_WEIGHT = 0.5
-"""Weight of a pair of neighbours."""
+"""The weight of a pair of neighbouring words."""
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FACTOR_1, _FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-UTF_32 = codecs.lookup("utf-32-le")  # now, or the first call would import it
+UTF_32 = codecs.lookup("utf-32-le")  # here, because the first call would import it
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _ONE = np.uint8(1)
 _MAX_KEYS = 255
-"""Keys whose signs are counted in bytes before they are added up."""
+"""The number of keys whose signs are counted in bytes before the counts are added up."""
 
 
 class WeightlessView(ViewEncoder):
@@ -54,13 +55,13 @@ class WeightlessView(ViewEncoder):
     weightless = True
 
     def plan(self, batch: Batch) -> Plan:
-        """Return where the sentences begin, by ``sentence_offsets``."""
+        """Return a plan that has only the ranges of the sentences."""
         return plan_words(batch)
 
 
 @register_view("bag")
 class BagEncoder(WeightlessView):
-    """Mean of the word vectors, of the first view's table where each view has one."""
+    """The view BAG: the mean of the word vectors, of the first view's table if each view has its own."""
 
     @property
     def width(self) -> int:
@@ -68,7 +69,7 @@ class BagEncoder(WeightlessView):
         return self.word_dim
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Return the means [B, E] and the words [N, E]."""
+        """Return the means, [B, E], and the word vectors, [N, E]."""
         offsets = plan.to(x_UE.device).tensor("node_offsets")
         mean_BE = embedding_bag(token_N, x_UE, offsets, mode="mean", include_last_offset=True)
         return mean_BE, embedding(token_N, x_UE)
@@ -76,28 +77,28 @@ class BagEncoder(WeightlessView):
 
 @dataclass(frozen=True, kw_only=True)
 class SpellingPlan(Plan):
-    """The plan of SPELLING, which has how the words are written."""
+    """The plan of SPELLING, with the spelling of the words."""
 
-    pairs: NDArray[np.float32]  # [B, K], what pairs of neighbours add to each sentence
-    spelling: NDArray[np.float32]  # [U, K], of the distinct words
+    pairs: NDArray[np.float32]  # [B, K], the sum over the pairs of neighbouring words of each sentence
+    spelling: NDArray[np.float32]  # [U, K], u of the distinct words
     word: NDArray[np.int64]  # [N], each token's index among the distinct words
 
 
 @register_view("spelling")
 class SpellingEncoder(WeightlessView):
-    """Mean of the words' spellings and of their pairs; the word vectors are not read."""
+    """The view SPELLING: the mean over words and pairs of words; the word vectors are not read."""
 
     width = WIDTH
 
     def plan(self, batch: Batch) -> SpellingPlan:
-        """Compute the spellings of the words and of their pairs."""
+        """Return the plan with the spellings of words and pairs of words."""
         base = super().plan(batch)
         words, word_N = batch.distinct_words()
         types = list(map(normalise_text, words))
         length_B = np.diff(base.node_offsets)
         key_N = word_keys(types)[word_N]
         previous_key_N = np.roll(key_N, 1)
-        previous_key_N[base.node_offsets[:-1][length_B > 0]] = 0  # a first word has none before it
+        previous_key_N[base.node_offsets[:-1][length_B > 0]] = 0  # there is no word before the first one
         pair_key_N = mix_bits(previous_key_N * np.uint64(3) + key_N)
         weight_B = (PAIR_WEIGHT / (np.maximum(length_B, 1) * WIDTH**0.5)).astype(np.float32)
         pairs_BK = np.zeros((len(length_B), WIDTH), np.float32)
@@ -105,7 +106,7 @@ class SpellingEncoder(WeightlessView):
         return SpellingPlan(**vars(base), pairs=pairs_BK, spelling=spellings(types, WIDTH), word=word_N)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Return the sentence vectors [B, K] and the words' spellings [N, K]."""
+        """Return the vectors of sentences, [B, K], and the spellings of words, [N, K]."""
         plan = plan.to(x_UE.device)
         word_N, spelling_UK, offsets = (plan.tensor(name) for name in ("word", "spelling", "node_offsets"))
         mean_BK = embedding_bag(word_N, spelling_UK, offsets, mode="mean", include_last_offset=True)
@@ -113,7 +114,7 @@ class SpellingEncoder(WeightlessView):
 
 
 def spellings(types: list[str], width: int) -> NDArray[np.float32]:
-    """Compute u of each word: [U, K], K a multiple of 64; its length is near √2."""
+    """Return u of each word, [U, K] of a length near √2; K is a multiple of 64."""
     spelling_UK = sign_vectors(types, width)
     trigram_key_G, count_U = trigram_keys(types)
     weight_U = (1 / np.sqrt(np.maximum(count_U, 1) * width)).astype(np.float32)
@@ -122,15 +123,15 @@ def spellings(types: list[str], width: int) -> NDArray[np.float32]:
 
 
 def sign_vectors(names: list[str], width: int) -> NDArray[np.float32]:
-    """Return each name's own signs at length 1: [n, K], K a multiple of 64."""
+    """Return r of each name, [n, K] of length 1; K is a multiple of 64."""
     vectors = np.zeros((len(names), width), np.float32)
-    weights = np.full(len(names), width**-0.5, np.float32)
-    _add_signs(word_keys(names), np.arange(len(names) + 1), weights, vectors)
+    weight_n = np.full(len(names), width**-0.5, np.float32)
+    _add_signs(word_keys(names), np.arange(len(names) + 1), weight_n, vectors)
     return vectors
 
 
 def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the keys of trigrams of ``<word>`` in lower case, uint64 [G]; how many each has, int64 [U].
+    """Return the keys of the trigrams of ``<word>`` in lower case, uint64 [G], and their number, int64 [U].
 
     A word has as many trigrams as characters.
     """
@@ -156,7 +157,7 @@ def word_keys(types: list[str]) -> NDArray[np.uint64]:
 
 @compiled_part
 def mix_bits(value: Any) -> Any:
-    """Apply SplitMix64's finaliser to a number or an array: every bit of the result hangs on every bit."""
+    """Return SplitMix64's finaliser of a number or an array: each bit of the result depends on all bits."""
     value = (value ^ (value >> _30)) * _FACTOR_1
     value = (value ^ (value >> _27)) * _FACTOR_2
     return value ^ (value >> _31)
@@ -164,7 +165,7 @@ def mix_bits(value: Any) -> Any:
 
 @compiled
 def _add_signs(key_N, offsets, weight_U, sums):  # type: ignore[no-untyped-def]
-    """Add the sum of each word's signs times its weight to its row; ``offsets`` [U + 1] into the keys."""
+    """Add the weighted signs of the keys ``offsets[row]`` to ``offsets[row + 1]`` to each row of ``sums``."""
     width = sums.shape[1]
     number, count = np.empty(width // 64, np.uint64), np.empty(width, np.uint8)
     byte, signs = number.view(np.uint8), np.empty(width, np.float32)

@@ -1,1 +1,1 @@
-"""Computes, by a loaded model, vectors of many sentences, and finds the subtrees of two that match."""
+"""What a loaded model computes: vectors of many sentences, and the matching subtrees of two sentences."""

@@ -1,4 +1,8 @@
-"""Decides what a call of ``encode`` makes, and shares its work among several processes."""
+"""Encodes many sentences with a loaded model, in one process or in several.
+
+:class:`EncodeOptions` checks the arguments of a call, and :class:`EncodingJob` holds all that a worker
+process needs to encode a part of the sentences.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +34,15 @@ if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
 VectorKind = Literal["meaning", "features", "views"]
-"""Kinds of vectors: what one compares with, what classifiers get, or the views."""
+"""Kinds of vectors: one for cosines, one for classifiers, and the vectors of the views as they are."""
 BATCH = 512
-"""Sentences encoded at a time: the more, the more often they share words."""
+"""The batch size. In a larger batch more words occur twice, and each word is computed once a batch."""
 FEW_SENTENCES = 200
-"""Fewer sentences are encoded by one thread."""
+"""A call with fewer sentences is computed by one thread."""
 PART_SENTENCES = 1024
-"""Sentences that a process gets at a time."""
+"""The number of sentences that a worker process encodes at a time."""
 MIN_SENTENCES_FOR_WORKERS = 4096
-"""Starting processes takes as long as encoding this many sentences in one."""
+"""A call with fewer sentences starts no worker processes, because starting them would take longer."""
 NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
     "prompt": (None, ""),
     "prompt_name": (None,),
@@ -48,14 +52,14 @@ NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
     "pool": (None,),
     "chunk_size": (None,),
 }
-"""Arguments of sentence-transformers' ``encode``, each with the values that change nothing."""
+"""Arguments of sentence-transformers' ``encode``, each with the values that are accepted and ignored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodeOptions:
-    """How a call makes vectors, whichever they are; it can be pickled.
+    """The arguments that all methods that return vectors share; an instance can be pickled.
 
-    The fields are arguments of :meth:`multiview.model.MultiViewEncoder.encode`.
+    :meth:`multiview.model.MultiViewEncoder.encode` describes them.
     """
 
     batch_size: int = BATCH
@@ -82,7 +86,7 @@ class EncodeOptions:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """Return the options of a call; other arguments than the fields must change nothing."""
+        """Return the options of a call; UserError if another argument has a value that is not ignored."""
         names = {field.name for field in fields(cls)}
         for name, value in arguments.items():
             neutral_values = [(type(neutral), neutral) for neutral in NEUTRAL_ARGUMENTS.get(name, ())]
@@ -93,27 +97,27 @@ class EncodeOptions:
 
 @dataclass(frozen=True)
 class EncodingJob:
-    """Says what is made of sentences, and by which network and parsers; it can be pickled."""
+    """A network, its parsers and the kind of vectors that they compute; an instance can be pickled."""
 
     name: str
-    """The model's name, for errors."""
+    """The name of the model, for messages."""
     network: ViewStack
     reader: SentenceReader
     kind: VectorKind
     positions: Sequence[int]
-    """The positions of the views among the network's."""
+    """The positions, in the network, of the views that are encoded."""
     options: EncodeOptions
     structure: float = 0.0
-    """λ, of meanings alone."""
+    """λ, the share of structure; only used for meanings."""
     structure_size: int = 1024
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return torch.device(self.reader.device)
 
     def batch_encoder(self) -> BatchEncoder:
-        """Return the encoder of this kind of vectors, of which ``truncate_dim`` keeps the first numbers."""
+        """Return the encoder of this kind of vectors; they are cut after ``truncate_dim`` numbers."""
         network, dim = self.network, self.options.truncate_dim
         transform: Readout | Scale | None = network.readout if self.kind == "meaning" else None
         if self.kind == "features" and network.scale is not None:
@@ -129,7 +133,7 @@ class EncodingJob:
 
     @with_torch_defaults()
     def encode(self, texts: Sequence[str | Tokens] | None) -> Tensor:
-        """Compute in this process the vectors [n, width] of sentences, or of a whole cache, in order."""
+        """Return the vectors [n, width] of sentences, or of a whole tree cache, computed in this process."""
         batch_encoder, options, device = self.batch_encoder(), self.options, self.device
         total = len(texts if texts is not None else options.trees or ())
         vectors = torch.zeros(total, batch_encoder.width, device=device, dtype=torch.float32)
@@ -137,9 +141,9 @@ class EncodingJob:
         threads = chosen_threads(options.batch_size, dim, device) if total >= FEW_SENTENCES else 1
         batches = self.reader.batches(texts, batch_encoder.requires, options.trees, options.batch_size)
         progress_bar = progress(total=total, description="encode", show=options.show_progress_bar)
-        # The first sentence imports a tokenizer, parsers and compiled loops.
+        # Imports of the first sentence (tokenizer, parsers, compiled loops) make many objects.
         collector = pause_collector() if total < FEW_SENTENCES else contextlib.nullcontext()
-        # Parsing takes one thread: it has no large products.
+        # Parsing runs in one thread, because it has no large matrix products.
         in_products = products_in(self.reader.products)
         with torch.inference_mode(), torch_threads(1), in_products, progress_bar as bar, collector:
             for rows, batch in batches:
@@ -152,7 +156,10 @@ class EncodingJob:
 
 
 def vectors_of(job: EncodingJob, texts: Sequence[str | Tokens] | None) -> Tensor:
-    """Return the vectors [n, width] of sentences, or of a whole cache; several processes may share many."""
+    """Return the vectors [n, width] of sentences, or of a whole tree cache.
+
+    Worker processes compute those of many sentences if the options ask for more than one worker on a CPU.
+    """
     is_long = texts is not None and len(texts) >= MIN_SENTENCES_FOR_WORKERS
     if job.options.workers > 1 and is_long and texts is not None and job.device.type == "cpu":
         return torch.from_numpy(encode_by_processes(job, texts))
@@ -160,13 +167,13 @@ def vectors_of(job: EncodingJob, texts: Sequence[str | Tokens] | None) -> Tensor
 
 
 class PartEncoder:
-    """Encodes parts of a text, in a process of its own."""
+    """Encodes parts of the sentences in a worker process."""
 
     def __init__(self, job: EncodingJob) -> None:
         self.job = job
 
     def describe(self) -> None:
-        """Load parsers and compiled loops."""
+        """Load parsers and compiled loops before the first part."""
         self.encode(["."])
 
     def encode(self, texts: Sequence[str | Tokens]) -> NDArray[np.float32]:
@@ -178,9 +185,9 @@ class PartEncoder:
 def encode_by_processes(
     job: EncodingJob, texts: Sequence[str | Tokens], make_worker: Callable[[EncodingJob], Any] = PartEncoder
 ) -> NDArray[np.float32]:
-    """Return the vectors of sentences, float32 [n, D], which processes compute part by part.
+    """Return the vectors of sentences, float32 [n, D], computed part by part in worker processes.
 
-    A process that dies, for want of memory for instance, is a UserError.
+    UserError if a worker process dies, for instance because memory is short.
     """
     options, blocks = job.options, []
     job = replace(job, options=replace(options, workers=1, show_progress_bar=False))

@@ -1,13 +1,13 @@
-"""Why two sentences are close: the subtrees that match best, drawn on both trees.
+"""Explains the cosine of two sentences by the subtrees that match best, drawn on both trees.
 
-Pairs of subtrees are ranked by the cosine of their vectors times the square root of the number of words in
-the smaller one, so that of two pairs about as close the larger one comes first. The best pair is taken, then
-the best of the remaining pairs, and so on:
+A pair of subtrees has the score cosine · √(words of the smaller subtree), so that of two pairs of similar
+cosine the larger one comes first. The pair of the highest score is the first match, the best of the remaining
+pairs is the second, and so on. These pairs are never a match:
 
-- a subtree is in one match at most;
-- a pair inside a match, on both sides, says nothing new and is left out;
-- so are the two whole sentences, whose cosine is shown anyway, pairs whose cosine is not positive, the same
-  single word twice, and single punctuation marks.
+- a pair of which one subtree is already in a match;
+- a pair that is, on both sides, inside an earlier match;
+- the two whole sentences, whose cosine is printed anyway;
+- a pair whose cosine is not positive, two equal single words, and a pair with a single punctuation mark.
 
 Legend of dimension suffixes: B the two sentences, N subtrees of the first, M of the second, W words of a
 sentence, D embedding size.
@@ -30,25 +30,25 @@ from parsing.trees.sentences import ParsedSentence, batch_sentences
 from runtime.errors import UserError
 from runtime.process import loading
 
-if TYPE_CHECKING:  # the first compiles
+if TYPE_CHECKING:  # importing the registry compiles functions
     from multiview.encoders.registry import ViewStack
     from multiview.judge.reasons import Binding
 
 Float = NDArray[np.floating]
 Tree = Literal["dep", "const", ""]
-"""The tree whose subtrees the nodes of a view are; "" if they are no subtrees."""
+"""The kind of tree whose subtrees the nodes of a view stand for; "" if they stand for no subtrees."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subtree:
-    """A word with all below it (DEP), or a constituent (CONST)."""
+    """A word with all its descendants in a dependency tree, or a constituent."""
 
     positions: tuple[int, ...]
     """The positions of its words, from 0."""
     words: str
-    """The words with blanks between, and … where a discontinuous subtree leaves words out."""
+    """The words joined by spaces, with … where a discontinuous subtree skips words of the sentence."""
     top: int
-    """The position of the highest word, or of a constituent's first word."""
+    """The position of the root word of a dependency subtree, or of the first word of a constituent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +64,20 @@ class Match:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """Which parts of two sentences match, view by view; it prints as text."""
+    """The cosines of two sentences and, for each view, the subtrees that match; ``str`` draws the trees."""
 
     a: ParsedSentence
     b: ParsedSentence
     cosine: float
     """The cosine of the two sentences, as :meth:`multiview.model.MultiViewEncoder.similarity` returns it."""
     cosines: Mapping[str, float]
-    """The cosines of meaning and structure, where vectors have both, and of each view; see ``ViewNodes``."""
+    """The cosines of the views by :attr:`ViewNodes.name`, and of meaning and structure if there are both."""
     trees: Mapping[str, Tree]
-    """The tree of each view that has one."""
+    """The kind of tree of each view that reads trees."""
     matches: Sequence[Match]
-    """The matches view by view, best first."""
+    """The matches of all views, those of one view best first."""
     bindings: Sequence[Binding] = ()
-    """Who did what to whom in both sentences, differences first; empty without dependency trees."""
+    """The bindings of both sentences, different ones first; empty if there are no dependency trees."""
 
     def __str__(self) -> str:
         cosines = ", ".join(f"{name} {cosine:.4f}" for name, cosine in self.cosines.items())
@@ -99,19 +99,19 @@ class Explanation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViewNodes:
-    """The nodes of one view: the words of a dependency tree, or the nodes of a constituency tree."""
+    """What one view computes for two sentences: a vector of each sentence, and a state of each node."""
 
     name: str
-    """The view's name; the second view of the name dep is ``dep 2``."""
+    """The name of the view; a second view dep is ``dep 2``."""
     tree: Tree
     vectors: Float
-    """[B, width], the view's part of the sentences' vectors."""
+    """The vectors of the sentences, [B, width]."""
     states: list[Float]
-    """The nodes' vectors of each sentence, [N, D]."""
+    """The states of the nodes of each sentence, [N, D]."""
 
 
 def nodes_of(batch: Batch, network: ViewStack, positions: Sequence[int]) -> Iterator[ViewNodes]:
-    """Yield the nodes of the views at some positions of a network."""
+    """Encode a batch, and yield the vectors and states of each view at ``positions`` of a network."""
     views_of_name: Counter[str] = Counter()
     token_count, words = int(batch.sentence_offsets[-1]), batch.distinct_words()
     for view, x_UE, token_N in network.encoder_inputs(positions, *words):
@@ -140,13 +140,20 @@ def explain_pair(
     sentence_vectors: Mapping[str, Float],
     top: int,
 ) -> Explanation:
-    """Return the best matches of the two sentences of a batch, at most ``top`` for each view.
+    """Return the explanation of the cosine of two sentences.
 
-    ``sentence_vectors`` [2, D] are those of the whole sentences under the name "", and of parts of them. A
-    sentence that is too long for the parsers, and views without trees, are a UserError.
+    UserError if a sentence is too long for the parsers, or if no view reads trees.
+
+    Args:
+        batch: The two parsed sentences.
+        inventories: The names of the tags, relations and labels of ``batch``.
+        nodes: The states of each view, as :func:`nodes_of` yields them.
+        sentence_vectors: Vectors [2, D] by name: those of the sentences under "", and parts of them that have
+            a cosine of their own, such as meaning and structure.
+        top: The largest number of matches for each view.
     """
     with loading():
-        from multiview.judge.comparison import Comparison  # here: it compiles
+        from multiview.judge.comparison import Comparison  # here, because the import compiles functions
         from multiview.judge.facts import facts_of_pairs
         from multiview.judge.reasons import bindings
 
@@ -197,7 +204,7 @@ def _matches_of(
 
 
 def _is_trivial(one: Subtree, other: Subtree) -> bool:
-    """Tell whether two subtrees are the same single word, or one of them is a punctuation mark."""
+    """Return whether two subtrees are the same single word, or one of them is a punctuation mark."""
     single_words = [side.words.lower() for side in (one, other) if len(side.positions) == 1]
     if any(not any(map(str.isalnum, word)) for word in single_words):
         return True
@@ -207,9 +214,9 @@ def _is_trivial(one: Subtree, other: Subtree) -> bool:
 def covers_of(
     batch: Batch, row: int, tree: Tree, dummy_label: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which words are under each node of a sentence, bool [N, W], and which nodes are subtrees, [N].
+    """Return which words are below each node of a sentence, bool [N, W], and which nodes are subtrees, [N].
 
-    Nodes that only binarisation made are none, and those of a stand-in for a tree that no parser could give.
+    Nodes that exist only because trees are binarised are no subtrees, nor are the nodes of a fallback tree.
     """
     first, stop = batch.sentence_offsets[row : row + 2].tolist()
     cover_NW = np.eye(stop - first, dtype=bool)
@@ -237,7 +244,11 @@ def best_matches(
     trivial_NM: NDArray[np.bool_],
     top: int,
 ) -> list[tuple[int, int]]:
-    """Return at most ``top`` matches, best first; of equal ones the first in row order."""
+    """Return at most ``top`` matches (n, m), best first, by the rules at the top of this module.
+
+    ``covers_NW`` and ``covers_MW`` say which words are below each subtree, and ``trivial_NM`` which pairs are
+    no match. Of equal scores the first in row order is taken.
+    """
     size_N, size_M = covers_NW.sum(1), covers_MW.sum(1)
     score_NM = cosine_NM * np.sqrt(np.minimum(size_N[:, None], size_M))
     both_whole_NM = (size_N == covers_NW.shape[1])[:, None] & (size_M == covers_MW.shape[1])
@@ -266,7 +277,7 @@ def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> 
 
 
 def _drawing(sentence: ParsedSentence, tree: Tree, subtrees: Sequence[Subtree]) -> str:
-    """Draw the tree of a sentence; the number of a match, in brackets, is at the top of its subtree."""
+    """Draw the tree of a sentence; the root of a subtree has the number of its match in brackets."""
     tags, spans = list(sentence.tags or ()), list(sentence.spans or ())
     relations = list(sentence.relations or ())
     index_of_span = {span[:2]: index for index, span in enumerate(spans)}

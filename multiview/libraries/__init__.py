@@ -1,1 +1,1 @@
-"""Other libraries: their sentence encoders, what those return, and the index of FAISS."""
+"""Adapters of other libraries: their encoders, the arrays that these return, and the index of FAISS."""

@@ -1,4 +1,4 @@
-"""The vectors of callers and of their encoders, checked, and an error of a library in one line."""
+"""Checks vectors that callers or other encoders give, and turns errors of libraries into one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Float = NDArray[np.float32]
 
 
 def check_encoder(encoder: Any, caller: str) -> None:
-    """Refuse an object without ``encode(sentences)``; the message names the ``caller``."""
+    """Raise UserError if an object has no ``encode(sentences)``; its message begins with ``caller``."""
     if isinstance(encoder, str | type) or not callable(getattr(encoder, "encode", None)):
         raise UserError(f"{caller}: {describe_value(encoder)} has no encode(sentences)")
 
@@ -27,10 +27,16 @@ def check_encoder(encoder: Any, caller: str) -> None:
 def check_vectors(
     output: Any, sentences: Sequence[object], name: str, dim: int | None = None, columns: int = 1
 ) -> Float:
-    """Return the vectors that an encoder made of n sentences, as float32 [K, n, D] on the host.
+    """Return what an encoder returned for n sentences as a float32 array [K, n, D].
 
-    ``output`` is [n, D] or [K, n, D], in anything that numpy reads, tensors too; ``dim`` is D where it is
-    known, ``columns`` is K. A UserError names another shape, or a sentence whose numbers are not finite.
+    UserError if the shape is another one, or if a value is not finite; it names the first such sentence.
+
+    Args:
+        output: The vectors, [n, D] or [K, n, D]: a tensor on any device, or anything that numpy reads.
+        sentences: The n sentences, for the message.
+        name: The name of the encoder, for the message.
+        dim: D, if it is known.
+        columns: K, the number of vectors of each sentence.
     """
     vectors, n = _to_array(output, f"{name}: encode() returned a {type(output).__name__}"), len(sentences)
     fits_sentences = vectors.ndim > 1 and vectors.shape[-1] and vectors.shape[:-1] in ((n,), (columns, n))
@@ -51,7 +57,10 @@ def check_vectors(
 
 
 def read_vectors(value: Any, caller: str) -> Tensor:
-    """Return a caller's vectors, [n, D] or one [D], as float32 [n, D] on their device; refuse others."""
+    """Return vectors [n, D], or a single one [D], as a float32 tensor [n, D] on their device.
+
+    UserError if ``value`` is no array of finite numbers; its message begins with ``caller``.
+    """
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -76,7 +85,7 @@ def unit_rows(rows: Float) -> Float:
 
 
 def _to_array(value: Any, subject: str) -> NDArray[Any]:
-    """Read anything that numpy reads, and tensors in lists; ``subject`` begins the message of an error."""
+    """Return anything that numpy reads, or tensors in a list, as an array; errors begin with ``subject``."""
 
     def to_host(value: Any) -> Any:
         return value.detach().cpu().float().numpy() if hasattr(value, "detach") else value
@@ -87,7 +96,10 @@ def _to_array(value: Any, subject: str) -> NDArray[Any]:
 
 @contextlib.contextmanager
 def report_in_one_line(message: str, advice: str = "") -> Iterator[None]:
-    """Turn a library's error into a UserError: message, first line of the error in brackets, advice."""
+    """Raise a library's error as a UserError: message, first line of the error in brackets, advice.
+
+    Errors for want of memory or disk are raised as they are.
+    """
     try:
         yield
     except Exception as error:

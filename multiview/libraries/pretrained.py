@@ -1,6 +1,6 @@
-"""Pre-trained sentence encoders by name or folder, as sentence-transformers loads them.
+"""Loads pretrained sentence encoders of sentence-transformers, by name or from a folder.
 
-None of their code is run, and only files without code are downloaded.
+No code of a model is run, and only files without code are downloaded.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from torch import nn
 
 Encode = Callable[[Sequence[Any]], Any]
-"""Encodes sentences to an array or tensor [n, D], or [K, n, D]."""
+"""Returns the vectors of sentences as an array or tensor [n, D], or [K, n, D]."""
 DOWNLOAD_PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]
 
 
 def load_pretrained(name: str, *, all_modules: bool = False, **options: Any) -> Any:
-    """Load the transformer of a name or folder; with ``all_modules`` the whole sentence-transformers model.
+    """Load the transformer of a name or folder, or the whole sentence-transformers model if ``all_modules``.
 
-    It reads safetensors only, for the older .bin weights are pickle, and runs no code of the folder. A model
-    that cannot be loaded is a UserError.
+    Only safetensors are read, because the older .bin weights are pickle, and no code of the folder is run.
+    UserError if the model cannot be loaded.
     """
     silence_libraries()
     import torch
@@ -36,8 +36,8 @@ def load_pretrained(name: str, *, all_modules: bool = False, **options: Any) -> 
 
     message = f"model {name!r}: neither a file or folder here nor a sentence-transformers model"
     advice = "give a folder with safetensors weights, or a name when the machine is online"
-    # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would differ
-    # in them, and so would the saved files.
+    # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random. The seed makes them
+    # the same in each load, and so in saved files.
     with report_in_one_line(message, advice), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if not Path(name).exists():
@@ -55,7 +55,7 @@ def load_pretrained(name: str, *, all_modules: bool = False, **options: Any) -> 
 
 
 def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
-    """Join a transformer and a pooling (``mean``, ``cls``, ``max``) to a model on the CPU."""
+    """Return a model on the CPU: a transformer and a pooling, ``mean``, ``cls`` or ``max``."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -64,7 +64,7 @@ def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
 
 
 def encode_texts(model: SentenceTransformer, name: str, texts: Sequence[str], batch_size: int) -> Float:
-    """Encode texts to vectors [n, d]; a model whose files do not fit each other is a UserError."""
+    """Return the vectors of texts, float32 [n, D]; UserError if the model's files do not fit together."""
     with report_in_one_line(f"model {name!r}: cannot encode; its files do not fit each other"):
         vectors = model.encode(list(texts), batch_size=batch_size, show_progress_bar=False)
     rows: Float = check_vectors(vectors, texts, f"model {name!r}")[0]
@@ -72,7 +72,7 @@ def encode_texts(model: SentenceTransformer, name: str, texts: Sequence[str], ba
 
 
 def encoder_folder(name: str) -> Path:
-    """Return the folder of a model: ``name`` if that is one, else its copy from the Hugging Face hub."""
+    """Return the folder ``name`` or, if there is none, the downloaded model of that name at the hub."""
     folder = Path(name)
     if not folder.is_dir():
         silence_libraries()
@@ -86,12 +86,12 @@ def encoder_folder(name: str) -> Path:
 
 
 def _name_at_hub(name: str) -> str:
-    """Return a model's full name at the hub, by the rules of sentence-transformers."""
+    """Return the full name of a model at the hub; one without an owner belongs to sentence-transformers."""
     return name if "/" in name else f"sentence-transformers/{name}"
 
 
 def silence_libraries() -> None:
-    """Switch off the progress bars of sentence-transformers and its libraries, which must be installed."""
+    """Switch off the progress bars of sentence-transformers; UserError if it is not installed."""
     with extra("burt", "sentence-transformers"):
         import sentence_transformers  # noqa: F401
         from huggingface_hub.utils.tqdm import disable_progress_bars

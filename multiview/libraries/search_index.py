@@ -1,7 +1,8 @@
-"""Finds candidates among many vectors, rows that may be near to a query, by an index of FAISS (``index``).
+"""Finds the candidates of a query, rows that may be near to it, by an index of FAISS (extra ``index``).
 
-The index keeps the principal components of the vectors, at length 1, in 8 bits a number and in cells found by
-k-means; a query looks into the nearest cells. It is mapped into memory, so that processes share it.
+Vectors are scaled to length 1, reduced to principal components of 8 bits each, and put into the cells of
+k-means. A query is compared with the vectors in the cells nearest to it. The file of the index is mapped into
+memory, so that processes share it.
 
 Legend of dimension suffixes: Q queries, N rows, D embedding size, C candidates.
 """
@@ -23,19 +24,19 @@ with extra("index"):
     import faiss
 
 MAX_DIM = 256
-"""Numbers that are kept of a vector: its largest principal components."""
+"""The largest number of principal components of a vector that are kept."""
 CELLS_PER_PROBE = 4
-"""One cell in so many is searched for a query."""
+"""A query is compared with the vectors in one cell out of this many."""
 SAMPLE_PER_CELL = 40
-"""Vectors that k-means is given for each cell; FAISS asks for 39."""
+"""The number of vectors for each cell by which k-means is fitted; FAISS warns below 39."""
 MIN_CANDIDATES = 100
-"""The fewest candidates of a query; their cosines are computed by the vectors themselves."""
+"""The smallest number of candidates of a query. Their exact cosines are computed afterwards."""
 BLOCK_ROWS = 65_536
-"""Rows that are added at a time."""
+"""The number of rows that are added to the index at a time."""
 
 
 class SearchIndex:
-    """An index of FAISS on disk, which :meth:`load_or_build` writes."""
+    """An index of FAISS on disk; :meth:`load_or_build` writes it."""
 
     def __init__(self, path: Path) -> None:
         index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
@@ -45,28 +46,30 @@ class SearchIndex:
 
     @classmethod
     def load_or_build(cls, vectors_ND: NDArray[Any], folder: Path, identity: Mapping[str, Any]) -> Self:
-        """Read the index of vectors from a folder, or build and write it, if it has another ``identity``."""
+        """Read the index of vectors from a folder, or build it if the one there has another ``identity``."""
         path, recipe = folder / "vectors.faiss", _factory_string(*vectors_ND.shape)
         identity = {**identity, "recipe": recipe}
         make_once(folder, identity, [path.name], lambda: _write(path, recipe, vectors_ND))
         return cls(path)
 
     def candidates(self, queries_QD: NDArray[np.floating], top_k: int) -> Iterator[NDArray[np.int64]]:
-        """Yield for each query the rows [C], in ascending order, among which its ``top_k`` nearest are."""
+        """Yield the candidates of each query, row numbers [C] in ascending order, to find its ``top_k``."""
         count = max(MIN_CANDIDATES, 2 * top_k)
         _, rows_QC = self.index.search(_unit_rows(queries_QD), count)
         yield from (np.sort(rows_C[rows_C >= 0]) for rows_C in rows_QC)
 
 
 def _factory_string(count: int, dim: int) -> str:
-    """Return the string by which FAISS makes the index of so many vectors."""
+    """Return the description, in the syntax of FAISS, of the index of ``count`` vectors."""
     cells = max(min(round(4 * count**0.5), count // SAMPLE_PER_CELL), 1)
     return (f"PCA{MAX_DIM}," if dim > MAX_DIM else "") + f"IVF{cells},SQ8"
 
 
 def _write(path: Path, recipe: str, vectors_ND: NDArray[np.float32]) -> None:
     count, dim = vectors_ND.shape
-    index: Any = faiss.index_factory(dim, recipe)  # by distance: at length 1 it ranks as the cosine does
+    index: Any = faiss.index_factory(
+        dim, recipe
+    )  # by distance, which ranks vectors of length 1 as the cosine does
     sample = min(SAMPLE_PER_CELL * faiss.extract_index_ivf(index).nlist, count)
     size, memory = count * index.sa_code_size(), 4 * dim * (sample + BLOCK_ROWS)
     sizes = f"{size / 1e9:.1f} GB, and {memory / 1e9:.1f} GB of memory while it is made"
@@ -80,5 +83,5 @@ def _write(path: Path, recipe: str, vectors_ND: NDArray[np.float32]) -> None:
 
 
 def _unit_rows(rows_ND: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Return vectors at length 1, as FAISS reads them."""
+    """Return vectors scaled to length 1, as the contiguous float32 array that FAISS reads."""
     return np.ascontiguousarray(unit_rows(rows_ND), np.float32)

@@ -1,8 +1,9 @@
 """Step 1 of 4 from a name to vectors: the name is parsed and checked before anything heavy is imported.
 
-A name is ``PREFIX:BASE?option=value?option=value``, of which BASE alone is needed; ``A+B`` puts encoders side
-by side. :data:`PREFIXES` is the table of prefixes, each with the function that makes its encoders;
-docs/senteval.md explains all names.
+A name is ``PREFIX:BASE?option=value?option=value``, of which BASE alone is needed. ``A+B`` names an encoder
+whose vectors are those of A and B concatenated. :data:`PREFIXES` is the table of prefixes. Each row names
+the function that step 2, :func:`multiview.names.recipe.recipe_of`, calls for such names. docs/senteval.md
+explains all names to users.
 """
 
 import os
@@ -19,17 +20,18 @@ from runtime.folders import current_folder
 
 @dataclass(frozen=True)
 class Prefix:
-    """The names with one prefix, and what makes their encoders."""
+    """A prefix: the form of its names, their options, and the function that returns their recipes."""
 
-    words: str
-    """The form of these names, as errors and help show it."""
+    form: str
+    """The form of these names, as errors and ``--help`` show it."""
     constructor: str
     """The function that returns the :class:`multiview.names.recipe.EncoderRecipe` of a name and a seed, as
     ``module:function``; it is imported when such a name is opened."""
     options: tuple[str, ...] = ()
-    """Options besides those of every name; a ``corpus`` is needed."""
+    """Options beside :data:`OPTIONS_OF_ALL`. Names with the option ``corpus`` must have it."""
     own_bases: str = ""
-    """Pattern of the bases that are no file, folder or other encoder, but views or random words."""
+    """A regular expression of the bases that are names of views or kinds of random words. Any other base is a
+    file, a folder or the name of another encoder."""
 
 
 CONSTRUCTORS = "multiview.names.recipe"
@@ -65,17 +67,17 @@ PREFIXES = {
         ("corpus",),
     ),
 }
-"""The prefixes of names; ``""`` is that of names without one."""
+"""The prefixes of names; the key ``""`` is for names without a prefix."""
 HELP = (
     "Folders or names of models, .npz, or files of word vectors: "
-    + "; ".join(dict.fromkeys(prefix.words for prefix in PREFIXES.values()))
+    + "; ".join(dict.fromkeys(prefix.form for prefix in PREFIXES.values()))
     + ". A+B puts two side by side. ANY?scale=CACHE gives classifiers each number at one scale over that "
     "text, as a trained model's are; ?scale=none gives raw numbers. ANY?structure=0.1 adds structure. VIEWS "
     "are such as dep,const; random: takes lstm as well."
 )
-"""All names as ``--help`` lists them."""
+"""What ``--help`` says about names."""
 OPTIONS_OF_ALL = ("scale", "structure")
-"""Options of every name."""
+"""Options that every name may have."""
 VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "dim": ("[1-9][0-9]{0,5}", int),
     "views": (".+", lambda names: tuple(names.split(","))),
@@ -84,47 +86,48 @@ VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
     **dict.fromkeys(("expand", "vectors", "corpus"), (".+", Path)),
     "scale": (".+", str),
 }
-"""Patterns of the values of options, and what makes of a text the value in :class:`Name`."""
+"""For each option, a regular expression of its values, and the function that converts the text to the value
+in :class:`Name`."""
 OPTION = re.compile(r"(.+)\?([a-z]+)=([^?]+)")
 RAW = "none"
-"""The scale that leaves numbers as they are."""
+"""The value of ``?scale=`` by which features are raw numbers."""
 MANIFEST = "manifest.json"
-"""The file that a tree cache has."""
+"""The file of a tree cache that lists its shards."""
 PATH = re.compile(r"(\.|/|runs/).*|.*\.(npz|txt|vec|gz|bin)")
-"""Names that can only be paths, so that no library looks them up."""
+"""A regular expression of bases that can only be paths. They are not looked up as pretrained models."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Name:
-    """The parts of a name."""
+    """A parsed name of one encoder."""
 
     spec: str = ""
     """The whole name, as the user gave it."""
     prefix: str = ""
     base: str
-    """The part between prefix and options: a model, views, or words."""
+    """The part between prefix and options: a model, views, or a source of word vectors."""
     dim: int | None = None
-    """Size of random vectors; None leaves it to the encoder."""
+    """The size of random vectors; None is the encoder's default."""
     views: Sequence[str] | None = None
-    """The views that are read; None is all."""
+    """The views of a model whose vectors are taken; None is all."""
     readout: str | None = None
-    """Which of a model's vectors to take; None leaves it to the task."""
+    """The kind of vectors: features, meaning or raw; None leaves the choice to the task."""
     scale: str = ""
-    """The tree cache over which features have one scale, ``none``, or nothing."""
+    """The tree cache by whose sentences features are standardised, ``none`` for raw numbers, or empty."""
     structure: float | None = None
-    """λ, where the name has it."""
+    """λ, the share of structure; None leaves it to the model."""
     expand: Path | None = None
-    """Word vectors whose words the model gets as well."""
+    """A file of word vectors whose words are added to the model's vocabulary."""
     vectors: Path | None = None
-    """Word vectors of random encoders."""
+    """A file of word vectors that random encoders read."""
     corpus: Path | None = None
-    """A tree cache of training text."""
+    """A tree cache of training text, by which SIF counts words, or from which a model's start is drawn."""
     inner: "Name | None" = None
-    """The name of the encoder behind the prefix, where ``base`` is one."""
+    """The parsed ``base``, if that is the name of another encoder."""
 
     @property
     def label(self) -> str:
-        """A short form for tables: of a path its last part, and no corpus."""
+        """A short form for tables: paths are cut to their last part, and the corpus is left out."""
         base = Path(self.base).absolute().name if os.path.exists(self.base) else self.base
         options = {
             "dim": self.dim,
@@ -140,27 +143,27 @@ class Name:
 
     @property
     def has_own_base(self) -> bool:
-        """Whether ``base`` is no file, folder or other encoder, but views or random words."""
+        """Whether ``base`` names views or a kind of random words, and no file, folder or other encoder."""
         return re.fullmatch(PREFIXES[self.prefix].own_bases, self.base) is not None
 
     @property
     def scale_trees(self) -> Path | None:
-        """The tree cache over which features have one scale, where the name has one."""
+        """The tree cache by whose sentences features are standardised, if the name gives one."""
         return Path(self.scale) if self.scale not in ("", RAW) else None
 
     @property
     def option_file(self) -> Path | None:
-        """The file in an option of its prefix: word vectors, or the manifest of a tree cache."""
+        """The file that an option of the prefix names: word vectors, or the manifest of a tree cache."""
         return self.vectors or self.expand or (self.corpus and self.corpus / MANIFEST)
 
 
 def wrong_form(spec: str, prefix: str) -> UserError:
-    """Return the error for a name that its prefix does not take."""
-    return UserError(f"model {spec!r}: expected {PREFIXES[prefix].words}")
+    """Return the error for a name that has not the form of its prefix."""
+    return UserError(f"model {spec!r}: expected {PREFIXES[prefix].form}")
 
 
 def split_parts(spec: str) -> list[str]:
-    """Split ``A+B`` into its parts; an existing path is one part whatever its name."""
+    """Split ``A+B`` into the names of its encoders; the path of an existing file is never split."""
     parts = [spec] if os.path.exists(spec) else spec.split("+")
     if not all(parts):
         raise UserError(f"model {spec!r}: an empty part; write A+B")
@@ -168,15 +171,15 @@ def split_parts(spec: str) -> list[str]:
 
 
 def parse_names(spec: str) -> list[Name]:
-    """Take the name of an encoder, or of several side by side (``A+B``), apart; nothing is loaded.
+    """Parse the name of an encoder, or ``A+B`` of several; nothing is loaded.
 
-    A name of no form, and one whose files are not there, is a UserError.
+    UserError if a name has no known form, or if a file that it names does not exist.
     """
     return [parse_name(part) for part in split_parts(spec)]
 
 
 def parse_name(spec: str) -> Name:
-    """Take the name of one encoder apart, as :func:`parse_names` does."""
+    """Parse the name of one encoder, as :func:`parse_names` does."""
     text = spec
     options: dict[str, str] = {}
     has_wrong_value = False
@@ -211,7 +214,7 @@ def parse_name(spec: str) -> Name:
 
 
 def _check_files(name: Name) -> None:
-    """Refuse files and folders that are not there, and folders that hold no model, ours or another's."""
+    """Raise UserError if a file or folder does not exist, or if a folder holds no model of any library."""
     scale_file = name.scale_trees and name.scale_trees / MANIFEST
     for file, advice in ((name.option_file, ""), (scale_file, f"; a scale is a tree cache, or {RAW}")):
         if file is not None and not os.path.isfile(file):

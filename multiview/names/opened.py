@@ -32,16 +32,16 @@ from runtime.files import json_digest
 
 Tokens = list[str]
 SentenceVectors = Callable[[Sequence[Tokens]], Float]
-"""Tokenised sentences to float32 [n, D], one row each, in order."""
+"""Returns the vectors of token lists, float32 [n, D]."""
 
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Any sentence encoder.
+    """Any object that encodes sentences.
 
-    ``encode`` gets sentences as tokens joined by one space (an empty one as "."), or as token lists if the
-    encoder has ``pretokenized = True``. It returns an array or tensor [n, D], one row per sentence. If the
-    encoder has ``features`` too, classifiers get what that returns.
+    ``encode`` is called with strings, the tokens of a sentence joined by one space ("." if there are none),
+    or with token lists if the object has ``pretokenized = True``. It returns an array or tensor [n, D], one
+    row per sentence. If the object has a method ``features`` too, classifiers are trained on what it returns.
     """
 
     def encode(self, sentences: Any, /) -> Any:
@@ -148,12 +148,15 @@ class OpenedEncoder:
 
 
 def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
-    """Return names for models: their own, but the specs of those that share a name."""
+    """Return a distinct name for each model: its short name, or its whole name if another shares it."""
     return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
 
 
 def as_encoder(encoder: Encoder | SentenceVectors, trees: TreesOf | None = None) -> OpenedEncoder:
-    """Keep the vectors of an encoder, or of a function of token lists, in memory; refuse anything else."""
+    """Return an object or a function as an encoder that keeps its vectors in memory.
+
+    UserError if it is neither an object with ``encode`` nor a function of token lists.
+    """
     if isinstance(encoder, OpenedEncoder):
         return encoder
     loader = Loader(recipe=_recipe_of_object(encoder), trees=trees)
@@ -188,7 +191,7 @@ def _recipe_of_object(encoder: Encoder | SentenceVectors) -> EncoderRecipe:
 
 
 def _given(encoder: Any, device: str | None) -> Any:
-    """Return an encoder that is loaded already; it has a name because a lambda cannot be pickled."""
+    """Return a loaded encoder. This is no lambda, because a lambda cannot be pickled."""
     return encoder
 
 

@@ -1,4 +1,4 @@
-"""The options by which commands choose a model, and what its vectors hold; importing them is quick."""
+"""The command-line options that give the name of an encoder; nothing heavy is imported until it is opened."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @configuration
 class ModelOptions:
-    """The options that say which model a command opens."""
+    """The options by which a command opens a multi-view model."""
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
     """Model folder or builtin; of encode and search also any other name that senteval_runner.run takes."""
@@ -34,9 +34,9 @@ class ModelOptions:
     """How a CPU multiplies by the weights of the model and of its parsers; int8 is faster and rounds more."""
 
     def parsed_names(self) -> list[Name]:
-        """Parse the name of the encoder; refuse names of encoders and parsers that mean nothing.
+        """Parse the name of the encoder; nothing heavy is imported.
 
-        Nothing heavy is imported.
+        UserError if the name, or that of a parser, has no known form or names no file.
         """
         for kind, parser in self.parsers.items():
             find_parser(kind, parser)
@@ -49,12 +49,12 @@ class ModelOptions:
 
     @property
     def parsers(self) -> dict[str, str]:
-        """Names of the parsers that the options give, by annotation."""
+        """The names of the parsers that the options give, by annotation."""
         names = {"dep": self.dep_model, "const": self.const_model}
         return {kind: name for kind, name in names.items() if name}
 
     def load(self) -> MultiViewEncoder:
-        """Load the model; refuse an encoder that reads no trees, and a part of a model."""
+        """Load the model; UserError if the name is that of no multi-view model, or of a part of one."""
         name, *others = self.parsed_names()
         from multiview.names.recipe import recipe_of
         from multiview.names.vectors import Loader
@@ -73,7 +73,7 @@ class ModelOptions:
 
 @configuration
 class VectorOptions(ModelOptions):
-    """The options that say which model a command opens, and what its vectors hold."""
+    """The options by which a command opens an encoder and chooses its vectors."""
 
     structure: Share | None = None
     """Share of who did what to whom in the cosine, 0 to 1; by default the model's."""
@@ -93,7 +93,10 @@ class VectorOptions(ModelOptions):
         return "+".join(part + options for part in split_parts(self.model))
 
     def encoder(self, names: Sequence[Name]) -> OpenedEncoder:
-        """Open the encoder of :meth:`parsed_names`; one with ``?scale=CACHE`` gives its features."""
+        """Open the encoder of the names that :meth:`parsed_names` returned.
+
+        If a name has ``?scale=CACHE``, ``encode`` returns features as well.
+        """
         from multiview.names.opened import open_encoder
 
         names = [replace(name, readout="features") if name.scale_trees else name for name in names]

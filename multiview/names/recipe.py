@@ -6,10 +6,11 @@ function that the table gives: :func:`without_prefix`, :func:`pooled`, :func:`un
 :class:`EncoderRecipe`: how the encoder is loaded, which kinds of vectors it has, and what decides them.
 Step 3 loads it (:mod:`multiview.names.vectors`).
 
-An encoder gives two kinds of vectors: ``encode`` what one compares with, ``features`` what classifiers get.
-Of most encoders they are the same. Models with a read-out, a share of structure or a scale of their own have
-*features*, their numbers at one scale, and compare by their meaning, or by their views if no read-out was
-fitted. A name with ``?readout=`` gives one of them to all.
+An encoder returns two kinds of vectors: ``encode`` returns those that are compared by cosine, ``features``
+those that classifiers are trained on. For most encoders they are the same. A model with a read-out, a share
+of structure or a scale has *features*, which are standardised numbers; by cosine its meanings are compared,
+or the vectors of its views if no read-out was fitted. With ``?readout=`` in a name, both methods return the
+same kind.
 """
 
 import functools
@@ -48,49 +49,49 @@ BATCH = 128
 VIEW_DIM = 128
 """Dimensions of one untrained view."""
 Method = Literal["encode", "features"]
-"""The kind of vectors that is meant, by the method that gives it."""
+"""The two methods of an encoder that return vectors."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EncoderRecipe:
-    """How the encoder of a name is loaded, which kinds of vectors it has, and what decides them."""
+    """How the encoder of a name is loaded, which kinds of vectors it returns, and what decides them."""
 
     name: Name
     kind: str
-    """What it is: ``multiview``, ``words``, ``bag`` and so on; ``object`` has no name."""
+    """The kind of encoder: ``multiview``, ``words``, ``bag`` and so on; ``object`` is one without a name."""
     load: Callable[[str | None], Any] = field(repr=False)
-    """Loads on a device: a :class:`MultiViewEncoder`, another object with ``encode(sentences)``, or only
-    that function."""
+    """Loads the encoder on a device: it returns a :class:`MultiViewEncoder`, another object with
+    ``encode(sentences)``, or a function of sentences."""
     identity: Sequence[object] = ()
     """JSON values that decide the vectors; :func:`recipe_of` adds the name's prefix and options."""
     reads: Literal["trees", "tokens", "text"] = "tokens"
-    """What it encodes: sentences with trees, as a :class:`MultiViewEncoder`, token lists, or strings."""
+    """What it encodes: sentences with trees (a :class:`MultiViewEncoder`), token lists or strings."""
     has_features: bool = False
-    """Whether it gives classifiers other vectors than cosines."""
+    """Whether ``features`` returns other vectors than ``encode``."""
     has_meaning: bool = False
-    """Whether cosines are of a meaning, not of raw numbers."""
+    """Whether ``encode`` returns meanings, not raw numbers."""
     share: float = 0.0
-    """λ, how much structure the vectors for cosines have where the name does not say."""
+    """λ, the share of structure in what ``encode`` returns if the name does not give one."""
 
     @property
     def has_structure(self) -> bool:
-        """Whether it knows who did what to whom; all others get that of ``builtin``, random views too."""
+        """Whether the encoder computes structure by itself; for all others ``builtin`` computes it."""
         return self.reads == "trees" and self.kind != "random"
 
     @property
     def has_trained_words(self) -> bool:
-        """Whether it is a model that has word vectors of its own."""
+        """Whether it is a multi-view model that trained its word vectors."""
         return self.kind == "multiview" and model_record(model_folder(self.name.base)).words.mode == "trained"
 
     def vector_kind(self, method: Method) -> str | None:
-        """Return which of a model's vectors a method gives; None is the model's default."""
+        """Return the kind of vectors of a method: features, meaning, raw, or None for the default."""
         name = self.name
         has_features = not name.readout and (self.has_features or name.scale_trees)
         kind = "features" if method == "features" and has_features else name.readout
         return "raw" if kind == "features" and name.scale == RAW else kind
 
     def label_of(self, method: Method) -> str:
-        """Return which of a model's vectors these are (``meaning, structure 0.15``), where it has several."""
+        """Return a label such as ``meaning, structure 0.15``; "" if the encoder has one kind of vectors."""
         name, kind = self.name, self.vector_kind(method)
         if not (self.has_features or name.readout or name.scale_trees):
             return ""
@@ -101,12 +102,12 @@ class EncoderRecipe:
         return f"{label}, structure {share:g}" if share else label
 
     def key(self, method: Method = "encode", *more: object) -> str:
-        """Return a hex digest of everything that decides the vectors, of ``more`` values too."""
+        """Return a hex digest of everything that decides the vectors of a method, and of ``more`` values."""
         return json_digest([self.identity, self.vector_kind(method), FEATURE_LENGTH, *more], 16)
 
 
 def recipe_of(name: Name | str, seed: int = 0) -> EncoderRecipe:
-    """Return what a name means; ``seed`` is that of random encoders."""
+    """Return the recipe of a name; ``seed`` is the seed of random encoders."""
     name = parse_name(name) if isinstance(name, str) else name
     recipe: EncoderRecipe = resolve_name(PREFIXES[name.prefix].constructor)(name, seed)
     options: dict[str, object] = {"dim": name.dim, "scale": name.scale, "characters": VERSION}
@@ -123,7 +124,7 @@ def recipe_of(name: Name | str, seed: int = 0) -> EncoderRecipe:
 
 
 def without_prefix(name: Name, seed: int) -> EncoderRecipe:
-    """Return the recipe of a file, a folder, or a model by a name that sentence-transformers may know."""
+    """Return the recipe of a file, a folder, or a model that sentence-transformers finds by its name."""
     folder = model_folder(name.base)
     recipe = _on_disk(name, current_folder(folder)) if folder.exists() else _of_library(name)
     if (name.views or name.readout or name.expand) and recipe.kind != "multiview":
@@ -134,7 +135,7 @@ def without_prefix(name: Name, seed: int) -> EncoderRecipe:
 
 
 def _on_disk(name: Name, path: Path) -> EncoderRecipe:
-    """Return the recipe of a file or folder: a format in config.json tells ours from a transformer."""
+    """Return the recipe of a file or folder; a folder is a multi-view model if its config.json says so."""
     if path.is_file():
         identity = [sha256_file(path)]
         if path.suffix == ".npz":
@@ -164,7 +165,7 @@ def _on_disk(name: Name, path: Path) -> EncoderRecipe:
 
 
 def _of_library(name: Name, folder_hash: str | None = None) -> EncoderRecipe:
-    """Return the recipe of a sentence-transformers folder with this hash, or of a model's name."""
+    """Return the recipe of a sentence-transformers model: a folder, whose hash is given, or a name."""
     with extra("burt", "sentence-transformers"):
         content = folder_hash or [name.base, version("sentence-transformers")]
 
@@ -176,7 +177,7 @@ def _of_library(name: Name, folder_hash: str | None = None) -> EncoderRecipe:
 
 
 def precomputed(path: Path, device: str | None = None) -> Encode:
-    """Return a function that looks up vectors computed elsewhere; a sentence without one is a UserError."""
+    """Return a function that looks sentences up in an ``.npz`` file; UserError if one is not in the file."""
     try:
         # Opened here because numpy does not close a damaged archive.
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
@@ -201,7 +202,7 @@ def precomputed(path: Path, device: str | None = None) -> Encode:
 
 
 def pooled(name: Name, seed: int) -> EncoderRecipe:
-    """Return the recipe of a transformer whose last layer is pooled as the prefix says."""
+    """Return the recipe of a transformer whose last layer is pooled by ``cls``, ``mean`` or ``max``."""
 
     def load(device: str | None) -> Encode:
         model = assemble(load_pretrained(name.base), name.prefix).to(pick_device(device))
@@ -212,7 +213,7 @@ def pooled(name: Name, seed: int) -> EncoderRecipe:
 
 
 def untrained(name: Name, seed: int) -> EncoderRecipe:
-    """Return the recipe of untrained views, or of ``lstm``, which is no view and stands alone."""
+    """Return the recipe of views with random weights, or of ``lstm``, which cannot be joined with views."""
     views = name.base.split(",")
     is_lstm = views == ["lstm"]
     for view in () if is_lstm else views:
@@ -239,7 +240,7 @@ def untrained(name: Name, seed: int) -> EncoderRecipe:
 
 
 def bag(name: Name, seed: int) -> EncoderRecipe:
-    """Return the recipe of a mean of the vectors of a sentence's words, of SIF with a corpus."""
+    """Return the recipe of a mean of word vectors, weighted by SIF if the name has a corpus."""
 
     def load(device: str | None) -> Bag:
         return Bag(lookup_of(name.base, name.dim, seed=seed), name.corpus)
@@ -249,7 +250,7 @@ def bag(name: Name, seed: int) -> EncoderRecipe:
 
 
 def before_training(name: Name, seed: int) -> EncoderRecipe:
-    """Return the recipe of a model before its first step, which has features where the model has."""
+    """Return the recipe of a model before its first step; it has features if the model has them."""
     model = _inner(name, "multiview")
     assert name.corpus is not None
     return EncoderRecipe(
@@ -263,7 +264,7 @@ def before_training(name: Name, seed: int) -> EncoderRecipe:
 
 
 def _inner(name: Name, *kinds: str) -> EncoderRecipe:
-    """Return the recipe of the encoder behind a prefix, which must be of one of these kinds."""
+    """Return the recipe of the encoder behind a prefix; UserError if it is of none of these kinds."""
     assert name.inner is not None
     recipe = recipe_of(name.inner)
     if recipe.kind not in kinds:

@@ -25,7 +25,7 @@ from runtime.files import lock_folder, read_array, read_record, write_array, wri
 from runtime.process import cached_property, shared_lock
 
 KEEPING = shared_lock()
-"""A thread holds it while it adds vectors to a store."""
+"""The lock that a thread holds while it adds vectors to a store."""
 
 
 def _digest(text: str) -> str:
@@ -33,10 +33,10 @@ def _digest(text: str) -> str:
 
 
 class VectorStore:
-    """Keeps K = ``columns`` vectors per text, one per layer for instance, as ``float32`` or ``float16``.
+    """Keeps K = ``columns`` vectors of each text, for instance one per layer, as ``float32`` or ``float16``.
 
-    The shards are in ``folder``, whose name the caller derives from everything that determines the vectors;
-    without one they are in memory. A damaged shard, or one of another shape, is a UserError.
+    The shards are in ``folder``, whose name must depend on everything that decides the vectors; without a
+    folder they are in memory. UserError if a shard is damaged or has another shape.
     """
 
     def __init__(self, folder: Path | None = None, columns: int = 1, dtype: str = "float32") -> None:
@@ -94,7 +94,7 @@ class VectorStore:
         self._index(shard, digests)
 
     def get(self, texts: Sequence[str], column: int = 0) -> Float:
-        """Return one vector each of texts that are all in the store: float32 [n, D]."""
+        """Return a vector of each text, float32 [n, D]; all texts must be in the store."""
         positions = np.array([self.positions[_digest(text)] for text in texts]).reshape(-1, 2)
         vectors = np.empty((len(texts), self.dim or 0), dtype=np.float32)
         for shard in np.unique(positions[:, 0]):
@@ -104,9 +104,10 @@ class VectorStore:
 
 
 class StoredVectors:
-    """Vectors of token lists that are kept, in a subfolder of ``cache`` or, without one, in memory.
+    """A function of sentences that computes the vectors of each token list once, and then reads them.
 
-    What is computed, [n, D] or K = ``columns`` vectors of a sentence [K, n, D], must be finite.
+    They are kept in a subfolder of ``cache``, or in memory if that is None. ``computed`` returns [n, D], or
+    [K, n, D] for K = ``columns`` vectors of each sentence; UserError if a value is not finite.
     """
 
     def __init__(
@@ -114,16 +115,16 @@ class StoredVectors:
     ) -> None:
         self.computed, self.key, self.label = computed, computed.key, computed.label
         self.columns: Sequence[int] = range(columns)
-        """The columns that are read, side by side."""
+        """The columns that a call concatenates."""
         self._options = (cache and cache / computed.key, columns, dtype)
 
     @cached_property
     def store(self) -> VectorStore:
-        """The vectors that are there."""
+        """The store, which is opened when it is first used."""
         return VectorStore(*self._options)
 
     def reading(self, columns: Sequence[int]) -> Self:
-        """Return the same store, of which only these columns are read."""
+        """Return a function of sentences over the same store that reads only these columns."""
         _, other = self.store, copy.copy(self)
         other.columns = columns
         return other
@@ -141,10 +142,10 @@ class StoredVectors:
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
     def _add(self, texts: Sequence[str], store: VectorStore) -> None:
-        """Compute the vectors of texts, and add them to the store."""
+        """Compute the vectors of texts and add them to the store, chunk by chunk."""
         computed, name = self.computed, self.computed.name
         if texts and computed.model is not None:
-            _ = computed.model.stored_trees  # they are parsed now, with a progress of their own
+            _ = computed.model.stored_trees  # parses missing sentences now, before the progress bar below
         for chunk in chunks(texts, f"encode {name}"):
             vectors = computed([text.split(" ") for text in chunk])
             store.add(chunk, check_vectors(vectors, chunk, name, store.dim, store.columns))

@@ -33,46 +33,47 @@ from runtime.products import ProductKind, products_in
 from runtime.progress import progress
 
 TreesOf = Callable[[MultiViewEncoder], TreeCache | None]
-"""Returns the stored trees of a loaded model's sentences."""
+"""Returns a tree cache with the sentences of a loaded model, or None if there is none."""
 Sentences = Sequence[str | Sequence[str]]
 Compute = Callable[[Sentences | None, TreeCache | None, bool | None], Float]
-"""Returns the vectors of sentences or, for None, of all those of the trees; the last argument shows a bar."""
+"""Returns the vectors of sentences, or of all sentences of a tree cache if the first argument is None. The
+last argument shows a progress bar; None shows it at a terminal."""
 BATCH = 128
 """Sentences that a model encodes at a time."""
 
 
 CHUNK = 2048
-"""Sentences per shard, which is what a kill can lose."""
+"""Sentences that are encoded and stored together, so that a killed process loses at most these."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Loader:
-    """The encoder of a recipe and the trees of its sentences, each loaded when it is first read."""
+    """The encoder of a recipe, and the tree cache of its sentences; each is loaded when it is first used."""
 
     recipe: EncoderRecipe
     device: str | None = None
     """The device; None takes a GPU if there is one."""
     trees: TreesOf | None = None
-    """Finds the stored trees of a multi-view encoder's sentences."""
+    """Returns the tree cache in which a multi-view encoder finds parsed sentences."""
     parsers: Mapping[str, str] = field(default_factory=dict)
-    """Parsers of the other sentences, by annotation, where they are not the builtin ones."""
+    """Names of the parsers of all other sentences, by annotation, if not the builtin ones."""
     products: ProductKind | None = None
-    """How a CPU multiplies by the weights; None is as :meth:`MultiViewEncoder.load` does."""
+    """The number format in which a CPU multiplies; None is the default of :meth:`MultiViewEncoder.load`."""
 
     def __post_init__(self) -> None:
-        """Keep the parsers' names for any working folder."""
+        """Make the paths of parsers absolute, because the working folder may change before loading."""
         parsers = {kind: absolute_name(parser) for kind, parser in self.parsers.items()}
         object.__setattr__(self, "parsers", parsers)
 
     def key(self, method: Method) -> str:
-        """Return a hex digest of everything that decides the vectors, products and parsers too."""
+        """Return a hex digest of all that decides the vectors of a method, with products and parsers."""
         products = ["int8"] if self.products == "int8" else []
         parsers = [dict(self.parsers)] if self.parsers else []
         return self.recipe.key(method, *products, *parsers)
 
     @property
     def loaded(self) -> Any:
-        """The loaded encoder; reading it raises the UserError of loading, which is tried once."""
+        """The loaded encoder. If loading failed, each use raises the same UserError without a new attempt."""
         if isinstance(self._loaded_or_error, UserError):
             raise self._loaded_or_error
         return self._loaded_or_error
@@ -82,7 +83,7 @@ class Loader:
         try:
             return self._load()
         except UserError as error:
-            return error  # which took over a minute if a name was looked up without a network
+            return error  # not tried again: a look-up without a network takes over a minute
 
     def _load(self) -> Any:
         with products_in(self.products):
@@ -97,36 +98,37 @@ class Loader:
 
     @cached_property
     def stored_trees(self) -> TreeCache | None:
-        """The stored trees of the sentences of an encoder that reads trees, where there are some."""
+        """The tree cache of an encoder that reads trees; None if there is none."""
         if self.trees is None or self.recipe.reads != "trees":
             return None
         return self.trees(self.loaded)
 
     @cached_property
     def structure_source(self) -> TextSource:
-        """The parsers and words that give the structure of vectors that have none."""
+        """The parsers and word vectors by which structure is computed."""
         return TextSource.of(self.loaded if self.recipe.has_structure else None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ComputedVectors:
-    """Vectors that an encoder computes when it is called."""
+    """A function of sentences that computes one kind of vectors at each call."""
 
     key: str
     label: str
     name: str
-    """The encoder's, for messages."""
+    """The encoder's name, for messages."""
     compute: Compute
     model: Loader | None = None
-    """The encoder, if it reads trees."""
+    """The loader of an encoder that reads trees; None for all others."""
 
     def __call__(
         self, sentences: Any, *, trees: TreeCache | None = None, show_progress_bar: bool | None = False
     ) -> Float:
-        """Return the vectors [n, D] of raw text or of tokens; an empty sentence counts as ".".
+        """Return the vectors, float32 [n, D], of strings or token lists; an empty sentence counts as ".".
 
-        ``sentences`` None are all those of ``trees``, whose sentences are not parsed again. Another shape
-        than [n, D], or values that are not finite, are a UserError.
+        If ``sentences`` is None, all sentences of ``trees`` are encoded. Sentences in ``trees`` are not
+        parsed again. UserError if the encoder returns another shape than [n, D] or values that are not
+        finite.
         """
         if sentences is None and self.model is None:
             sentences = [] if trees is None else trees.words()
@@ -139,7 +141,7 @@ class ComputedVectors:
 
 
 def computed_vectors(loader: Loader, method: Method) -> ComputedVectors:
-    """Return the vectors of one kind as a loader's encoder computes them."""
+    """Return the function of sentences that computes what a method of a loader's encoder returns."""
     recipe, kind = loader.recipe, loader.recipe.vector_kind(method)
     name, reads_trees = recipe.name, recipe.reads == "trees"
     compute: Compute = ModelVectors(loader, kind)
@@ -162,14 +164,14 @@ def computed_vectors(loader: Loader, method: Method) -> ComputedVectors:
 
 @dataclass(frozen=True, eq=False)
 class ModelVectors:
-    """Computes one kind of vectors of a multi-view encoder: raw, features or meaning; None: as ``encode``."""
+    """Computes vectors of a multi-view encoder: raw, features or meaning; None is its ``encode``."""
 
     loader: Loader
     kind: str | None
 
     @cached_property
     def model(self) -> MultiViewEncoder:
-        """The encoder; for features it takes the scale of a name."""
+        """The encoder; for features its scale is measured over the tree cache that the name gives."""
         model: MultiViewEncoder = self.loader.loaded
         scale_trees = self.loader.recipe.name.scale_trees
         if self.kind == "features" and scale_trees is not None:
@@ -177,7 +179,7 @@ class ModelVectors:
         return model
 
     def __call__(self, sentences: Any, trees: TreeCache | None, show: bool | None) -> Float:
-        """Return the vectors of sentences, or of all those of the trees."""
+        """Return the vectors of sentences, or of all sentences of ``trees``."""
         model, name, kind = self.model, self.loader.recipe.name, self.kind
         options: dict[str, Any] = {"batch_size": BATCH, "show_progress_bar": show}
         options["trees"] = trees or self.loader.stored_trees
@@ -193,18 +195,18 @@ class ModelVectors:
 
 @dataclass(frozen=True, eq=False)
 class OtherVectors:
-    """Computes the vectors that a method of another encoder gives."""
+    """Computes vectors by a method of any encoder that is no multi-view encoder."""
 
     loader: Loader
     method: Method
 
     @cached_property
     def reader(self) -> SentenceReader:
-        """Tokenises text for encoders that take tokens."""
+        """The tokenizer of strings for encoders that take token lists."""
         return SentenceReader({})
 
     def __call__(self, sentences: Any, trees: TreeCache | None, show: bool | None) -> Float:
-        """Return the vectors of sentences; trees are not read."""
+        """Return the vectors of sentences; ``trees`` is not used."""
         loaded, name = self.loader.loaded, self.loader.recipe.name.label
         encode = getattr(loaded, self.method, loaded)  # it may be a function itself
         blocks = chunks([*map(self._input, sentences)], f"encode {name}", show)
@@ -217,7 +219,7 @@ class OtherVectors:
 
 
 def scaled(compute: Compute, text: Path) -> Compute:
-    """Bring each number to one scale over a text, whose tree cache is given."""
+    """Return ``compute`` with each number standardised over a sample of a tree cache."""
 
     @functools.cache
     def scale() -> Scale:
@@ -231,7 +233,7 @@ def scaled(compute: Compute, text: Path) -> Compute:
 
 
 def beside_structure(compute: Compute, loader: Loader, share: float) -> Compute:
-    """Put structure beside the vectors, λ is ``share``: the encoder's, or that of ``builtin``."""
+    """Return ``compute`` with structure concatenated to its vectors; λ is ``share``."""
 
     def joined(sentences: Sentences | None, trees: TreeCache | None, show: bool | None) -> Float:
         vectors = torch.from_numpy(compute(sentences, trees, show))
@@ -243,12 +245,12 @@ def beside_structure(compute: Compute, loader: Loader, share: float) -> Compute:
 
 
 def text_of(sentence: str | Sequence[str]) -> str:
-    """Return a sentence as encoders of text get it: tokens joined by one space, an empty one as "."."""
+    """Return a sentence as one string: its tokens joined by a space, or "." if there are none."""
     return (sentence if isinstance(sentence, str) else " ".join(sentence)) or "."
 
 
 def chunks(sentences: Sequence[Any], title: str, show: bool | None = None) -> Iterator[Sequence[Any]]:
-    """Yield sentences chunk by chunk, with a progress bar."""
+    """Yield sentences in chunks of :data:`CHUNK`, with a progress bar."""
     with progress(total=len(sentences), description=title, show=show) as bar:
         for first in range(0, len(sentences), CHUNK):
             chunk = sentences[first : first + CHUNK]

@@ -4,11 +4,12 @@
     python -m multiview.search runs/models/builtin-laptop runs/trees/books --vectors v.npy < queries.txt
     python -m multiview.search builtin questions.txt "How do I enable 2FA?" --judge pairs
 
-In: a model, a text file with one sentence per line or a tree cache, and queries: arguments, or the lines of
-standard input. Out: the nearest sentences of each query, with cosine and row. A line of several sentences is
-searched by each of them; the row is the line's. The vectors of the corpus are computed, kept from an earlier
-search (``--keep``), or read (``--vectors``). ``--judge`` puts those last that say something else than the
-query, each with a reason; ``--queries FILE`` measures search instead.
+In: a model; a corpus, which is a text file with one sentence per line or a tree cache; and queries, which are
+arguments or the lines of standard input. Out: for each query the nearest sentences, with cosine and row. If a
+line has several sentences, each of them is compared with the query, and the row is that of the line. The
+vectors of the corpus are computed, kept from an earlier search (``--keep``), or read (``--vectors``). With
+``--judge`` the sentences that do not say the same as the query come last, each with a reason. ``--queries
+FILE`` measures search instead.
 
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size.
 """
@@ -62,18 +63,18 @@ class SearchConfig(VectorOptions):
 
 
 def main(config: SearchConfig) -> None:
-    """Print the nearest sentences of each query, or measure search."""
+    """Print the nearest sentences of each query, or how well queries find their sentences."""
     if config.corpus == STANDARD_INPUT and not (config.query or config.queries):
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
     if config.judge is not None and config.queries:
         raise UserError("--queries measures search by cosine; leave out --judge")
     judge = None
     if config.judge is not None:
-        from multiview.judge import Judge  # here: its libraries take longer to import than a search
+        from multiview.judge import Judge  # here, because its libraries take longer to import than a search
 
-        judge = Judge.load(config.judge)  # before the corpus is encoded: the file may be missing
+        judge = Judge.load(config.judge)  # before the corpus is encoded, because the file may be missing
     names = config.parsed_names()
-    # Vectors and tables of queries have a row a line.
+    # Files of vectors and of queries refer to lines, so lines are not split into sentences.
     corpus = SentenceInput(config.corpus, split=not (config.vectors or config.queries))
     encoder = config.encoder(names)
     collection = open_collection(config, corpus, encoder)
@@ -84,7 +85,7 @@ def main(config: SearchConfig) -> None:
 
 
 def open_collection(config: SearchConfig, corpus: SentenceInput, encoder: "OpenedEncoder") -> Collection:
-    """Read the vectors of the corpus from ``--vectors`` or from what ``--keep`` kept, or encode it."""
+    """Return the corpus with its vectors: those of ``--vectors``, those that ``--keep`` kept, or new ones."""
     if config.vectors is not None:
         return Collection(corpus, read_array(config.vectors, 2))
     if config.keep:
@@ -93,7 +94,7 @@ def open_collection(config: SearchConfig, corpus: SentenceInput, encoder: "Opene
 
 
 def measure(config: SearchConfig, queries: Path, collection: Collection, encoder: "OpenedEncoder") -> None:
-    """Print how well the queries of a table find their sentences, beside lexical search."""
+    """Print how well the queries of a table find their sentences, compared with BM25 and TF-IDF."""
     corpus = collection.corpus
     data = read_queries(queries, list(map(corpus.text, range(len(corpus)))))
     vectors = (encode_queries(config, collection, encoder, data.queries), collection.vectors_ND)
@@ -124,7 +125,7 @@ def answer(
 def encode_queries(
     config: SearchConfig, collection: Collection, encoder: "OpenedEncoder", queries: Sequence[str]
 ) -> NDArray[np.floating]:
-    """Encode queries, [Q, D]; a UserError says that the corpus was encoded by another model."""
+    """Return the vectors of queries, [Q, D]; UserError if those of the corpus do not fit them."""
     corpus, corpus_ND = collection.corpus, collection.vectors_ND
     query_QD: NDArray[np.floating] = encoder.encode(queries)
     if corpus_ND.shape != (len(corpus), query_QD.shape[1]) or not len(corpus):
@@ -138,7 +139,7 @@ def encode_queries(
 
 
 def _print_judged(judge: "Judge", query: str, hits: Sequence[tuple[Hit, str]], top: int) -> None:
-    """Print the hits that say the same as the query, at most ``top``; then the others, with a reason."""
+    """Print at most ``top`` hits that say the same as the query, then those that do not, with a reason."""
     judgements = judge.pairs([(query, text) for _, text in hits])
     judged = [(*hit, judgement) for hit, judgement in zip(hits, judgements, strict=True)]
     accepted = [each for each in judged if each[2].same]
@@ -153,7 +154,7 @@ def _print_judged(judge: "Judge", query: str, hits: Sequence[tuple[Hit, str]], t
 
 
 def on_one_line(text: str) -> str:
-    """Return a sentence on one line, without characters that control a terminal."""
+    """Return a sentence as one line without control characters."""
     return printable(" ".join(text.split()))
 
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from multiview.names.opened import OpenedEncoder
 
 NEAREST_JUDGED = 20
-"""Nearest sentences of a query that the judge looks at, unless more are asked for."""
+"""The number of nearest sentences that are judged for each query, unless more are asked for."""
 INDEXED_FROM = 200_000
-"""Kept vectors that get an index, where FAISS is installed."""
+"""The number of kept vectors from which on an index is built, if FAISS is installed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +36,15 @@ class Collection:
     corpus: SentenceInput
     vectors_ND: NDArray[np.float32]
     index: SearchIndex | None = None
-    """Finds candidates among many vectors; without it all are looked at."""
+    """Finds candidates among many vectors; None compares a query with all of them."""
 
     @classmethod
     def load_or_encode(cls, corpus: SentenceInput, encoder: OpenedEncoder) -> Self:
-        """Read the vectors of a corpus from ``runs/vectors``, or encode it; text, model and version count."""
-        # The encoder's key leaves out the code of plugins.
+        """Read the vectors of a corpus from ``runs/vectors``, or encode the corpus and keep them there.
+
+        They are encoded again if the text, the encoder or the version of this package has changed.
+        """
+        # A changed plugin is not noticed, because no key depends on the code of plugins.
         identity: dict[str, Any] = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
         folder = Path(f"runs/vectors/search-{json_digest(identity, 16)}")
         path = folder / "vectors.npy"
@@ -54,7 +57,7 @@ class Collection:
         return cls(corpus, vectors_ND, SearchIndex.load_or_build(vectors_ND, folder / "index", identity))
 
     def search(self, queries_QD: NDArray[np.floating], *, top_k: int) -> list[list[Hit]]:
-        """Return the nearest rows of each query; candidates of an index are scored by the vectors."""
+        """Return the ``top_k`` nearest rows of each query. Cosines are exact; an index may miss rows."""
         if self.index is None:
             return semantic_search(queries_QD, self.vectors_ND, top_k=top_k)
         hits = []

@@ -1,4 +1,4 @@
-"""Structure beside any encoder: who did what to whom, which averages of words and of states hardly show.
+"""Adds structure to any encoder: who did what to whom, which averages of vectors hardly show.
 
     from sentence_transformers import SentenceTransformer
     from multiview.structure import with_structure
@@ -6,8 +6,8 @@
     model = with_structure(SentenceTransformer("all-MiniLM-L6-v2"), structure=0.15)
     vectors = model.encode(["The lawyer praised the doctor.", "The doctor praised the lawyer."])
 
-The structure comes from the parsers and the words of ``builtin``; nothing is downloaded. The cosine of two
-vectors is (1 − λ) of the encoder's own plus λ of the structures', so it stays one inner product.
+The parsers and word vectors of ``builtin`` make the structure, so nothing is downloaded. The cosine of two
+new vectors is 1 − λ times the encoder's own cosine plus λ times that of the structures; λ is ``structure``.
 """
 
 import sys
@@ -28,10 +28,14 @@ from runtime.errors import UserError
 
 
 class WithStructure:
-    """An encoder whose vectors have a structure part; its other attributes are those of the model.
+    """An encoder that returns a model's vectors with structure concatenated to them.
 
-    ``model`` is anything with ``encode(list of str) -> [n, D]``; ``structure`` is λ, the share of structure
-    in the cosine, from 0 to 1. ``source``, ``builtin`` by default, parses the sentences and has the words.
+    All other attributes are those of the model.
+
+    Args:
+        model: An object with ``encode(list of str) -> [n, D]``.
+        structure: λ, the share of structure in the cosine, from 0 to 1.
+        source: The encoder whose parsers and word vectors make the structure; by default ``builtin``.
     """
 
     def __init__(self, model: Any, structure: float, source: Any = None) -> None:
@@ -40,14 +44,15 @@ class WithStructure:
         self.source = TextSource.of(source, "with_structure")
 
     def __getattr__(self, name: str) -> Any:
-        if name == "model" or name.startswith("__"):  # copying asks before there is a model
+        if name == "model" or name.startswith("__"):  # copy() asks for attributes before ``model`` is set
             raise AttributeError(name)
         return getattr(self.model, name)
 
     def encode(self, sentences: str | Sequence[str], **options: Any) -> NDArray[np.float32] | torch.Tensor:
-        """Encode a sentence to [D + S], a list to [n, D + S]; ``options`` are those of the model.
+        """Return the vector [D + S] of a string, or the vectors [n, D + S] of a list of strings.
 
-        An input that is no sentence, and vectors of the model that are not finite [n, D], are a UserError.
+        ``options`` are passed to ``model.encode``. UserError if an input is no string, or if the model does
+        not return finite vectors [n, D].
         """
         texts = read_sentences([sentences] if isinstance(sentences, str) else sentences, "encode")
         if not texts:
@@ -63,7 +68,7 @@ class WithStructure:
 
     @with_torch_defaults()
     def similarity(self, first: Vectors, second: Vectors) -> torch.Tensor:
-        """Compare each vector of ``first`` and each of ``second`` by cosine: [n, m]; [D] counts as [1, D]."""
+        """Return the cosines of all vectors of ``first`` and of ``second``, [n, m]; [D] counts as [1, D]."""
         left, right = unit_vectors(first, second)
         return left @ right.T
 
@@ -79,11 +84,17 @@ def with_structure(
     *,
     structure_size: int | None = None,
 ) -> Any:
-    """Return ``model`` with a structure part beside its vectors; see :class:`WithStructure`.
+    """Return an encoder with the vectors of ``model`` and structure concatenated to them.
 
-    If it is a ``SentenceTransformer``, so is the result, which can be saved and loaded. A ``source`` is a
-    :class:`~multiview.model.MultiViewEncoder`. Without one, structure has ``structure_size`` numbers: 128,
-    256, 512 or 1,024.
+    The result is a ``SentenceTransformer``, which can be saved and loaded, if the model is one, and a
+    :class:`WithStructure` otherwise. UserError if an argument has a wrong type or value.
+
+    Args:
+        model: An object with ``encode(list of str) -> [n, D]``.
+        structure: λ, the share of structure in the cosine, from 0 to 1.
+        source: The :class:`~multiview.model.MultiViewEncoder` whose parsers and word vectors make the
+            structure; by default ``builtin``.
+        structure_size: The size of structure if ``source`` is None: 128, 256, 512 or, by default, 1,024.
     """
     if structure_size is not None:
         if source is not None:
@@ -94,6 +105,6 @@ def with_structure(
         from multiview.structure.sentence_transformers import CARD, StructureModule
 
         transformer = library.SentenceTransformer(modules=[StructureModule(model, structure, source)])
-        transformer._model_card_text = CARD  # the library's own names neither this package nor the option
+        transformer._model_card_text = CARD  # because the card of the library would not name this package
         return transformer
     return WithStructure(model, structure, source)

@@ -1,18 +1,19 @@
-"""The views ROLES and ORDER: words bound to their places, without weights.
+"""The views ROLES and ORDER, which bind each word to its role or to its place; nothing is trained.
 
     roles(s) = Σ over arcs  s_head s_dependent √w_role σ_role ∘ A x_head ∘ B x_dependent
     order(s) = Σ over content words i before j, at most 4 apart,  s_i s_j √w_order A x_i ∘ B x_j
 
-σ are vectors of signs, A and B random maps (tensor-product and holographic binding: Smolensky 1990, Plate
-1995), so that the product of two such vectors is nearly the sum, over pairs of arcs of the same role, of the
-products of their heads' and of their dependents' words. The arcs are those of :mod:`parsing.trees.roles`, and
-those between two dependents of one head; the tree says which words are content words.
+σ is a random vector of signs for each role, w is the weight of the role, and A and B are random maps
+(tensor-product and holographic binding: Smolensky 1990, Plate 1995). The inner product of two such vectors is
+about the sum, over all pairs of arcs of the same role, of the similarity of their heads times the similarity
+of their dependents. The arcs are those of :mod:`parsing.trees.roles`, and arcs between two dependents of one
+head. The tree says which words are content words.
 
-x, the vector of a word, is 85 % its spelling, as in the view SPELLING, so that names that nobody has seen are
-told apart and inflections are near each other; and 15 % its word vector, so that a synonym is nearer than any
-other word. Opposites have signs, and s of a word is -1 where it is denied
-(:mod:`multiview.structure.negation`).
-The words of a sentence without arcs are bound to nothing.
+x is the vector of a word. 85 % of the cosine of two words comes from their spelling, as in the view SPELLING,
+so that unseen names differ and inflected forms are similar; 15 % comes from their word vectors, so that a
+synonym is more similar than any other word. Opposites have opposite signs. s is the sign of a word: -1 if it
+is denied (:mod:`multiview.structure.negation`). If a sentence has no arcs, the sum is over its content words,
+which are bound to no second word.
 
 Legend of dimension suffixes: B sentences, N tokens, M pairs of words, U distinct words, E word-vector size, S
 width, R roles.
@@ -41,17 +42,17 @@ from parsing.trees.roles import RoleArcs
 from runtime.compiled import compiled
 
 WIDTH = 1024
-"""S."""
+"""S, the size of structure."""
 SPELLING_SHARE = 0.85
-"""The share of spelling in a word's cosine; its vector has the rest, unless it has opposites."""
+"""The share of spelling in the cosine of two words; it is 1 for words that have opposites."""
 ORDER_DISTANCE = 4
-"""Content words that are bound in order are at most this far apart."""
+"""The largest distance, in content words, of two words that are bound in order."""
 CHUNK_PAIRS = 1024
-"""Pairs bound at a time: what they need stays in the processor's cache."""
+"""The number of pairs that are bound at a time, so that their vectors stay in the processor's cache."""
 SIBLINGS, ORDER = len(ROLES), len(ROLES) + 1
-"""The numbers of the roles between two dependents of one head, and between words in order."""
+"""The role numbers of a pair of dependents of one head, and of two words in order."""
 LONE = ORDER
-"""The role of a word that is bound to nothing: that of order, which has no signs."""
+"""The role of a word that is bound to no second word: that of order, whose signs are all +."""
 _WEIGHT_OF_ROLE = {
     **dict.fromkeys(("agent", "patient", "to", "from"), 1.0),
     **dict.fromkeys(("attr", "poss", "before"), 1.5),
@@ -60,20 +61,20 @@ _WEIGHT_OF_ROLE = {
     **dict.fromkeys(("at", "adv", "is", "clause"), 0.15),
 }
 LONG = 128
-"""Words beyond which a text is long; the parsers take fewer."""
+"""The number of words above which a text is long, and is not parsed."""
 WEIGHTS = np.array([*(_WEIGHT_OF_ROLE[role] for role in ROLES), 0.1, 0.2])
-"""w of each role, of siblings and of order, chosen on development data. Roles that are rare and turn the
-sense of a whole sentence weigh more; those whose arcs only add to it, less."""
+"""The weight w of each role, of siblings and of order, chosen on development data. Rare roles that change the
+sense of a whole sentence weigh more than roles that only add to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BindingPlan(Plan):
-    """The plan of ROLES and ORDER: which of the distinct words are bound to which."""
+    """The plan of ROLES and ORDER: the pairs of distinct words that are bound."""
 
-    role: NDArray[np.int64]  # [M], rows of the signs
+    role: NDArray[np.int64]  # [M], the row of the role in the table of signs
     head: NDArray[np.int64]  # [M], indices of distinct words
-    dependent: NDArray[np.int64]  # [M], likewise; U of a word that is bound to nothing
-    sign: NDArray[np.float32]  # [M], below 0 where one of the two words is denied; 1 but for repeated pairs
+    dependent: NDArray[np.int64]  # [M], the same; U if the word is bound to no second word
+    sign: NDArray[np.float32]  # [M], ±1, - if one of the two words is denied; smaller for repeated pairs
     sentence: NDArray[np.int64]  # [M]
     spelling: NDArray[np.float32]  # [U, S]
     spelling_share: NDArray[np.float32]  # [U], in the cosine of each distinct word
@@ -82,7 +83,7 @@ class BindingPlan(Plan):
 
 
 def role_pairs(trees: WordTrees) -> RoleArcs:
-    """Return the trees' arcs, and those between two dependents of one head, or with a dependent's number."""
+    """Return the arcs of the trees, arcs from heads to numbers of dependents, and pairs of siblings."""
     arcs = trees.canonical_arcs()
     # A number is a dependent of its noun's head as well: he ran two miles and she three.
     is_number = arcs.role == ROLE.NUM
@@ -100,7 +101,7 @@ def role_pairs(trees: WordTrees) -> RoleArcs:
 
 
 def order_pairs(trees: WordTrees) -> RoleArcs:
-    """Pair the content words at most ``ORDER_DISTANCE`` apart, in order; without words that deny."""
+    """Return the pairs of content words at most ``ORDER_DISTANCE`` apart, in the order of the sentence."""
     content = trees.content_tokens()
     first = np.repeat(np.arange(len(content)), ORDER_DISTANCE)
     second = first + np.tile(np.arange(1, ORDER_DISTANCE + 1), len(content))
@@ -114,7 +115,7 @@ def order_pairs(trees: WordTrees) -> RoleArcs:
 def _siblings(
     role: NDArray[np.int64], head: NDArray[np.int64], dependent: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Pair the dependents of one head, in the order of their roles: int64 [2, M]. Arcs come by head."""
+    """Return the pairs of dependents of one head, ordered by role, int64 [2, M]; arcs are sorted by head."""
     arc = np.arange(len(head))
     following = np.searchsorted(head, head, side="right") - arc - 1  # arcs of the same head after each
     first = np.repeat(arc, following)
@@ -127,9 +128,9 @@ def _siblings(
 def _damp_repeats(
     sign_M: NDArray[np.float32], pair_4M: NDArray[np.int64], is_long_M: NDArray[np.bool_]
 ) -> NDArray[np.float32]:
-    """Divide the signs of a long text's pairs by the root of how often each pair occurs in it.
+    """Divide the sign of each pair of a long text by the root of the number of its repetitions in the text.
 
-    Else what a long text says again and again would hide what it says once.
+    Otherwise the pairs that a long text repeats would outweigh those that it has once.
     """
     if is_long_M.any():
         repeats = np.unique(pair_4M[:, is_long_M], axis=1, return_inverse=True, return_counts=True)
@@ -144,18 +145,18 @@ def _join_arcs(parts: list[RoleArcs]) -> RoleArcs:
 
 
 class BindingView(WeightlessView):
-    """Sums of bound pairs of words; subclasses say which words are paired."""
+    """A view that sums bound pairs of words; subclasses choose the pairs."""
 
     requires = frozenset({"tokens", "dep"})
     pair_rules: ClassVar[tuple[Callable[[WordTrees], RoleArcs], ...]]
-    """Each chooses pairs of words: their roles, and the tokens of both, [M]."""
+    """Functions that return pairs of words: their roles, and the tokens of both words."""
 
     width = WIDTH
     opposites: Opposites | None = None
-    """Those of the package by default."""
+    """The list of opposites; None is that of the package."""
 
     def plan(self, batch: Batch) -> BindingPlan:
-        """Choose the pairs of words by heads and relations, and compute the words' spelling."""
+        """Choose the pairs of words, and compute the spelling vectors of the words."""
         base = super().plan(batch)
         trees = WordTrees(batch, self.opposites)
         types, word_N = trees.types, trees.word_N
@@ -189,16 +190,16 @@ class BindingView(WeightlessView):
         )
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor) -> Tensor:
-        """Return the sums of the bound pairs: [B, S]."""
+        """Return the sums of the bound pairs, [B, S]."""
         return self._bind_words(embedding(token_N, x_UE), plan)[0]
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Return the sums of the bound pairs [B, S], and the words as heads [N, S]."""
+        """Return the sums of the bound pairs, [B, S], and the vectors of the words as heads, [N, S]."""
         sum_BS, head_US = self._bind_words(embedding(token_N, x_UE), plan)
         return sum_BS, embedding(plan.to(x_UE.device).tensor("word"), head_US)
 
     def _bind_words(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Return the sums [B, S] and the words as heads [U, S]."""
+        """Return the sums of the bound pairs, [B, S], and the vectors of distinct words as heads, [U, S]."""
         assert isinstance(plan, BindingPlan)
         plan = plan.to(x_NE.device)
         head_map_ES, dependent_map_ES, sign_RS = (part.to(x_NE) for part in random_maps(x_NE.shape[1], WIDTH))
@@ -206,10 +207,12 @@ class BindingView(WeightlessView):
         vector_UE = normalize(embedding(plan.tensor("token_of_word"), x_NE), dim=1) * (1 - share_U1) ** 0.5
         spelling_US = normalize(plan.tensor("spelling").to(x_NE), dim=1) * share_U1**0.5
         head_US = vector_UE @ head_map_ES + spelling_US
-        # Spelling has signs of its own, so that shifting them by a place is a map as random as any. √S: two
-        # bound pairs then have the product of their words' cosines as theirs.
+        # Spelling is made of random signs, so shifting it by one place is a random map. With the factor √S
+        # the inner product of two bound pairs is about the product of the cosines of their words.
         dependent_US = (vector_UE @ dependent_map_ES + spelling_US.roll(1, dims=1)) * WIDTH**0.5
-        dependent_US = torch.cat([dependent_US, x_NE.new_ones(1, WIDTH)])  # of what is bound to nothing
+        dependent_US = torch.cat(
+            [dependent_US, x_NE.new_ones(1, WIDTH)]
+        )  # for words that are bound to no second word
         sum_BS = x_NE.new_zeros(plan.sentences, WIDTH)
         if x_NE.device.type == "cpu" and not x_NE.requires_grad:
             tables = (table.numpy() for table in (head_US, dependent_US, sign_RS, sum_BS))
@@ -225,7 +228,7 @@ class BindingView(WeightlessView):
 
 @compiled
 def _add_pairs(head_US, dependent_US, sign_RS, sum_BS, head, dependent, role, sign, sentence):  # type: ignore[no-untyped-def]
-    """Add every bound pair to its sentence, without keeping it: a tenth of the time of whole tensors."""
+    """Add every bound pair to its sentence. No tensor of all pairs is made, which takes ten times as long."""
     for m in range(len(head)):
         a, b = head_US[head[m]], dependent_US[dependent[m]]
         role_sign, total = sign_RS[role[m]], sum_BS[sentence[m]]
@@ -235,28 +238,28 @@ def _add_pairs(head_US, dependent_US, sign_RS, sum_BS, head, dependent, role, si
 
 @register_view("roles")
 class RolesView(BindingView):
-    """Who did what to whom: the canonical roles of the dependency tree."""
+    """The view ROLES: who did what to whom, by the canonical roles of the dependency tree."""
 
     pair_rules = (role_pairs,)
 
 
 @register_view("order")
 class OrderView(BindingView):
-    """Which content word comes before which."""
+    """The view ORDER: which content word comes before which."""
 
     pair_rules = (order_pairs,)
 
 
 class StructureView(BindingView):
-    """The sum of both, which encoders with a share λ compute; no model has it as a view."""
+    """Structure: the sum of ROLES and ORDER. No model has it as a view."""
 
     pair_rules = (role_pairs, order_pairs)
 
 
 @cache
-@torch.inference_mode(False)  # what is kept from inference could not be trained with
+@torch.inference_mode(False)  # because training cannot use a tensor that was made in inference mode
 def random_maps(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw A and B, float32 [E, S], and √w σ of roles, siblings and order, [R + 2, S]; order has no signs."""
+    """Return A and B, float32 [E, S], and √w σ of roles, siblings and order, [R + 2, S]; σ of order is 1."""
     generator = np.random.default_rng(0)
     head_ES = generator.standard_normal((word_dim, width)) / np.sqrt(width)
     dependent_ES = generator.standard_normal((word_dim, width)) / np.sqrt(width)
@@ -273,10 +276,14 @@ def structure_of(
     size: int = WIDTH,
     opposites: Opposites | None = None,
 ) -> Tensor:
-    """Return a vector of length 1 per sentence, [B, S], that binds roles and order, or what ``view`` binds.
+    """Return the structure of parsed sentences, [B, S] of length 1; zero if there are no content words.
 
-    A sentence without content words has the zero vector. ``opposites`` are those of
-    the package by default.
+    Args:
+        batch: The parsed sentences.
+        words: The table of word vectors.
+        view: The view that chooses the pairs of words; by default both roles and order.
+        size: S, the number of leading numbers of each vector that are kept.
+        opposites: The list of opposites; None is that of the package.
     """
     types, word_N = batch.distinct_words()
     x_UE = words.rows(0, words.vocabulary.lookup(types))

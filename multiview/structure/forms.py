@@ -1,4 +1,4 @@
-"""The forms of words: what a form may be a form of, and what the forms of a word share. English only."""
+"""The inflected forms of English words: the possible bases of a form, and a stem that forms share."""
 
 import csv
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ ENDINGS = {
     "s": ("",),
     **dict.fromkeys(("ed", "ing", "er", "est"), ("", "e")),
 }
-"""Endings of forms, and the letters that a base may have in their place."""
+"""For each ending of a form, the letters that its base may have in place of the ending."""
 INFLECTIONS = {ending: letters[0] for ending, letters in ENDINGS.items() if ending not in _COMPARISON}
-"""The endings that are taken off words that no list has: some words only seem to be comparatives."""
+"""The endings that :func:`stem` takes off. Those of comparatives are not, because many bases end so too."""
 
 
 def _cuts(word: str) -> Iterator[tuple[str, str]]:
-    """Yield each ending that a word may have, and what stands before it, at least three letters."""
+    """Yield each ending of a word with the letters before it, if those are at least three."""
     for ending in ENDINGS:
         rest = word.removesuffix(ending)
         if rest != word and len(rest) >= 3:
@@ -31,7 +31,7 @@ def _cuts(word: str) -> Iterator[tuple[str, str]]:
 
 
 def possible_bases(word: str) -> list[str]:
-    """List what a word in lower case may be a form of: itself, its irregular base, it without endings."""
+    """Return what a word in lower case may be a form of: itself, a verb of the list, it without an ending."""
     bases = [word]
     if word in BASE_OF_IRREGULAR:
         bases.append(BASE_OF_IRREGULAR[word])
@@ -43,7 +43,7 @@ def possible_bases(word: str) -> list[str]:
 
 
 def stem(word: str) -> str:
-    """Return what the forms of a word that no list has share: cities is city, stopping stop, sharing shar."""
+    """Return a stem that the forms of an unlisted word share, such as shar of sharing, shared and share."""
     if not word.endswith(("ss", "us", "is")):
         for ending, rest in _cuts(word):
             if ending in INFLECTIONS:

@@ -1,7 +1,7 @@
-"""Vectors of who did what to whom, and how they are put beside the vectors of an encoder.
+"""Computes structure, vectors of who did what to whom, and concatenates it to the vectors of an encoder.
 
-Legend of dimension suffixes: n sentences, B sentences of a batch, D size of an encoder's vector, S of a
-structure's.
+Legend of dimension suffixes: n or N sentences, B sentences of a batch, D size of an encoder's vector, S size
+of structure.
 """
 
 from __future__ import annotations
@@ -30,42 +30,45 @@ if TYPE_CHECKING:
     from multiview.structure.poles import Opposites
 
 STRUCTURE_SIZES = (128, 256, 512, 1024)
-"""How many numbers a structure vector may have; a smaller one is the beginning of the largest."""
+"""The sizes that structure may have. A smaller one is made of the first numbers of the largest."""
 BATCH = 512
-"""Sentences whose structure is computed at a time."""
+"""The batch size."""
 
 
 def check_share(structure: float) -> float:
-    """Return λ, the share of structure in a cosine; a UserError if it is not a number from 0 to 1."""
+    """Return λ, the share of structure in a cosine; UserError if it is no number from 0 to 1."""
     if not isinstance(structure, Real) or isinstance(structure, bool) or not 0 <= structure <= 1:
         raise UserError(f"structure={structure!r:.40}: a share from 0 to 1")
     return structure
 
 
 def check_structure_size(size: object) -> int:
-    """Return S, the numbers of a structure vector; a UserError if it is none of :data:`STRUCTURE_SIZES`."""
+    """Return S, the size of structure; UserError if it is none of :data:`STRUCTURE_SIZES`."""
     if not isinstance(size, Integral) or size not in STRUCTURE_SIZES:
         raise UserError(f"structure_size={size!r:.40}: one of {', '.join(map(str, STRUCTURE_SIZES))}")
     return int(size)
 
 
 def join_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
-    """Put meaning and structure side by side, each at length 1: [n, D + S]; cosines mix as 1 − λ and λ."""
+    """Return √(1 − λ) times meaning and √λ times structure, concatenated to [n, D + S]; λ is ``share``.
+
+    Both are scaled to length 1 first, so a cosine is (1 − λ) cos(meanings) + λ cos(structures).
+    """
     meaning_ND = (1 - share) ** 0.5 * normalize_rows(meaning_ND)
     return torch.cat([meaning_ND, share**0.5 * normalize(structure_NS, dim=1)], dim=1)
 
 
 @loading()
 def encoder_of_structure(words: WordTable, size: int, opposites: Opposites | None = None) -> BatchEncoder:
-    """Return the encoder of who did what to whom, whose vectors have ``size`` numbers."""
-    from multiview.structure.binding import structure_of  # here: it compiles
+    """Return the encoder of structure, whose vectors have ``size`` numbers."""
+    from multiview.structure.binding import structure_of  # here, because the import compiles functions
 
     encode = functools.partial(structure_of, words=words, size=size, opposites=opposites)
     return BatchEncoder({"tokens", "dep"}, size, encode)
 
 
 def joined_encoder(base: BatchEncoder, structure: BatchEncoder, share: float) -> BatchEncoder:
-    """Return the encoder that puts structure beside the vectors of ``base``; λ is ``share``."""
+    """Return the encoder that concatenates structure to the vectors of ``base``; λ is ``share``."""
 
     def encode(batch: Batch) -> Tensor:
         return join_with_structure(base.encode(batch), structure.encode(batch), share)
@@ -77,9 +80,9 @@ def joined_encoder(base: BatchEncoder, structure: BatchEncoder, share: float) ->
 def vectors_of_texts(
     encoder: BatchEncoder, source: TextSource, texts: Sequence[str | Tokens]
 ) -> NDArray[np.float32]:
-    """Return the vectors of texts, which ``source`` parses: float32 [n, width]."""
+    """Return the vectors of texts, float32 [n, width]; the parsers of ``source`` parse them."""
     vectors_nS = torch.zeros(len(texts), encoder.width, dtype=torch.float32)
-    # Parsing takes one thread: it has no large products.
+    # Parsing runs in one thread, because it has no large matrix products.
     with torch.inference_mode(), torch_threads(1):
         for row_B, batch in source.reader.batches(texts, encoder.requires, None, BATCH):
             vectors_BS = encoder.encode(batch)
@@ -91,9 +94,9 @@ def vectors_of_texts(
 def structure_vectors(
     source: TextSource, texts: Sequence[str | Tokens], opposites: Opposites | None = None
 ) -> NDArray[np.float32]:
-    """Encode who did what to whom, at length 1: float32 [n, S], zero without content words.
+    """Return the structure of texts, float32 [n, S] of length 1; zero for a text without content words.
 
-    ``opposites`` are those of the package by default.
+    ``opposites`` are by default those of the package.
     """
     return vectors_of_texts(
         encoder_of_structure(source.words, source.structure_size, opposites), source, texts
@@ -103,7 +106,7 @@ def structure_vectors(
 def meaning_and_structure(
     source: TextSource, texts: Sequence[str | Tokens]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Encode meaning and structure of texts, parsed once: [n, D] and [n, S], at length 1."""
+    """Return the meanings [n, D] and structures [n, S] of texts, of length 1; the texts are parsed once."""
     network = source.model.network
     meaning_encoder = encoder_of_views(network, range(len(network.views)), network.readout, None)
     structure_encoder = encoder_of_structure(source.words, source.structure_size)
@@ -115,6 +118,6 @@ def meaning_and_structure(
 
 
 def put_beside(vectors_nD: Tensor, source: TextSource, texts: Sequence[str | Tokens], share: float) -> Tensor:
-    """Put the structure of texts beside vectors of theirs, [n, D + S]; λ is ``share``."""
+    """Return vectors of texts with the structure of the texts concatenated, [n, D + S]; λ is ``share``."""
     structure_nS = torch.from_numpy(structure_vectors(source, texts)).to(vectors_nD)
     return join_with_structure(vectors_nD, structure_nS, share)

@@ -1,7 +1,7 @@
-"""Finds the words whose sense a negation turns: *not good* is minus *good*. English only.
+"""Finds the words that a negation denies: *not good* is minus *good*. English only.
 
-:data:`NEGATION_RULES` says what each word that denies turns. The words are those of a batch in their
-dependency trees.
+:data:`NEGATION_RULES` says for each negating word, such as *not* and *nobody*, which word of the dependency
+tree it denies.
 
 Legend of dimension suffixes: N tokens, K content words, U distinct words.
 """
@@ -20,7 +20,7 @@ from parsing.trees.role_rules import FUNCTION_WORD, KIND, ROLE, WORD, relation_b
 from parsing.trees.roles import RoleArcs, canonical_arcs, parents
 
 PARTICLES = {"off": "on", "down": "up"}
-"""Particles, each with its opposite."""
+"""Particles that count as negations of their opposites."""
 NO, NOBODY = ("no",), ("nobody", "nothing", "none", "nowhere", "no-one")
 NOT = ("not", "n't", "nt", "never", "hardly", "scarcely", "barely", "neither", "nor", "cannot")
 UNIVERSAL = (
@@ -31,16 +31,22 @@ UNIVERSAL = (
 
 @dataclass(frozen=True)
 class NegationRule:
-    """The words that a denying word turns; of the rules whose conditions hold, the first one counts.
+    """Which word a negating word denies; the first rule whose conditions hold is applied.
 
-    *Target* is the head of the word; for :data:`NOT`, what that head modifies: not very *good*. *Predicate*
-    is the verb whose subject or object the target is, or the target; *object* is that of a preposition, or
-    the target; *attribute* is one of the target that has an opposite, or the target. Empty conditions hold.
+    The *target* is the head of the negating word. For a word of :data:`NOT` it is what that head modifies:
+    *good* in *not very good*. ``turns`` names the denied word:
+
+    - ``predicate``: the verb whose subject or object the target is;
+    - ``object``: the object of the negating word, if that is a preposition;
+    - ``attribute``: an attribute of the target that has an opposite.
+
+    If there is no such word, the target is denied. The fields from ``before`` on are conditions; an empty one
+    always holds.
     """
 
     words: Sequence[str]
     turns: Literal["nothing", "target", "predicate", "object", "attribute"]
-    example: str  # a tree as ``word:head:relation``, then the words that are turned
+    example: str  # a tree as ``word:head:relation``, then the denied words
     before: Sequence[str] = ()  # the next word is one of these
     relation: int = 0  # the word's relation is of one of these kinds
     target: Sequence[str] = ()  # the target is one of these words
@@ -65,29 +71,29 @@ NEGATION_RULES = (
     NegationRule(NOT, "attribute",
                  "He:4:nsubj is:4:cop not:4:advmod man:0:root young:4:amod -> young"),
 )  # fmt: skip
-"""The rules of particles count *without*, *off* and *down* as negations of *with*, *on* and *up*."""
-_DENYING_WORDS = {word for rule in NEGATION_RULES for word in rule.words}
+"""The rules, in the order in which they are tried; *without*, *off* and *down* count as negations."""
+_NEGATING_WORDS = {word for rule in NEGATION_RULES for word in rule.words}
 REACH = 200
-"""How many tokens before and after a head its dependents are looked for."""
+"""The largest distance, in tokens, of a dependent that is found from its head."""
 _RAISING_VERBS = (
     *("think", "believe", "suppose", "expect", "seem", "want", "appear", "feel", "look"),
     *("guess", "imagine"),
 )
-"""Verbs whose negation is meant for the clause below them."""
+"""Verbs that pass a negation on to their clause: *I do not think that he came* denies *came*."""
 TABLES = (NEGATION_RULES, PARTICLES, UNIVERSAL, _RAISING_VERBS)
 """The tables that decide which words are denied."""
 _ARGUMENT = KIND.SUBJECT | KIND.OBJECT
 _MODIFIER = KIND.ADVERB | KIND.DETERMINER | KIND.AUXILIARY | KIND.COPULA
-"""Relations of words that a negation stands with though it is meant for what they belong to."""
+"""Relations of words that pass a negation on to their heads."""
 
 
 class WordTrees:
-    """The words of a batch in their dependency trees, with the rules of negation.
+    """The words of a batch in their dependency trees, and the words that are denied.
 
-    ``types`` are the distinct words in plain characters, ``word_N`` the index of each token's.
-    ``has_letters_N`` is false for punctuation, and ``relation_N`` are bits of
-    :mod:`parsing.trees.role_rules`. Tokens are indices in the batch, -1 is none. ``opposites`` are those of
-    the package by default.
+    ``types`` are the distinct words in plain characters, and ``word_N`` is the index of each token's word
+    among them. ``has_letters_N`` is false for punctuation, and ``relation_N`` are bits of
+    :mod:`parsing.trees.role_rules`. A token is given by its index in the batch; -1 is no token. ``opposites``
+    are by default those of the package.
     """
 
     def __init__(self, batch: Batch, opposites: Opposites | None = None) -> None:
@@ -101,18 +107,18 @@ class WordTrees:
         self.parent_N = parents(batch.head, batch.sentence_offsets)
 
     def canonical_arcs(self) -> RoleArcs:
-        """Return who did what to whom, by :mod:`parsing.trees.roles`, but for negation: it turns signs."""
+        """Return the arcs of canonical roles. Negations are no arcs, because they change signs instead."""
         flags_N = word_flags(self.types)[self.word_N]
         return canonical_arcs(
             self.batch.head, self.relation_N, flags_N, self.batch.sentence_offsets, with_negation=False
         )
 
     def sentences_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sentence of each of some tokens, as its row in the batch."""
+        """Return the sentence of each token, as its row in the batch."""
         return np.searchsorted(self.batch.sentence_offsets, tokens, side="right") - 1
 
     def content_tokens(self) -> NDArray[np.int64]:
-        """Return the tokens that are neither function words nor punctuation, nor deny alone: int64 [K]."""
+        """Return the tokens that are no function words, no punctuation and no *no* or *not*: int64 [K]."""
         is_content_N = self.has_letters_N & (self.relation_N & FUNCTION_WORD == 0)
         is_content_N[self._tokens_in({*NO, *NOT})] = False
         return np.flatnonzero(is_content_N)
@@ -121,12 +127,13 @@ class WordTrees:
         return np.flatnonzero(np.array([word in words for word in self.lower_types], bool)[self.word_N])
 
     def negation_signs(self, arcs: RoleArcs, *, with_particles: bool = True) -> NDArray[np.int8]:
-        """Return the sign of each token: -1 where it is denied an odd number of times, int8 [N].
+        """Return the sign of each token, int8 [N]: -1 if it is denied an odd number of times, else 1.
 
-        ``with_particles`` says whether :data:`PARTICLES` turn words, too. A comparison with *less* or *not
-        as* gives the arcs of that with *more*, so its words are not turned, if it is among ``arcs``.
+        Without ``with_particles``, :data:`PARTICLES` are no negations. A comparison with *less* or *not as*
+        that is among ``arcs`` has the arcs of the comparison with *more*, so it does not deny its words as
+        well.
         """
-        words = _DENYING_WORDS if with_particles else _DENYING_WORDS - PARTICLES.keys()
+        words = _NEGATING_WORDS if with_particles else _NEGATING_WORDS - PARTICLES.keys()
         sign_N = np.ones(len(self.word_N), np.int8)
         for token in self._tokens_in(words).tolist():
             for target in self._denied_tokens(token):
@@ -144,18 +151,18 @@ class WordTrees:
         return sign_N
 
     def _word(self, token: int) -> str:
-        """Return the word in lower case; "" where there is none."""
+        """Return the word of a token in lower case, or "" if there is no such token."""
         return self.lower_types[self.word_N[token]] if 0 <= token < len(self.word_N) else ""
 
     def _children(self, token: int, kinds: int | None = None) -> list[int]:
-        """Return the dependents of a token, all or those of some kinds of relations."""
+        """Return the dependents of a token, or only those whose relation is of one of these kinds."""
         first = max(token - REACH, 0)
         offsets = np.flatnonzero(self.parent_N[first : token + REACH] == token)
         tokens = [first + int(offset) for offset in offsets]
         return tokens if kinds is None else [child for child in tokens if self.relation_N[child] & kinds]
 
     def _denied_tokens(self, token: int) -> list[int]:
-        """Return the tokens that a word that denies turns: its predicate, and what *or* joins to that."""
+        """Return the tokens that a negating word denies, by its rule and by *or* between words."""
         head = int(self.parent_N[token])
         if head < 0:
             return []
@@ -181,7 +188,7 @@ class WordTrees:
         return targets
 
     def _target(self, token: int) -> int:
-        """Return the head of a word that denies, or what that head modifies."""
+        """Return the target of a negating word; see :class:`NegationRule`."""
         target = int(self.parent_N[token])
         for _ in range(3 if self._word(token) in NOT else 0):
             parent = int(self.parent_N[target])
@@ -191,7 +198,7 @@ class WordTrees:
         return target
 
     def _holds(self, rule: NegationRule, token: int, target: int) -> bool:
-        """Tell whether the conditions of a rule hold for a word that denies and its target."""
+        """Return whether the conditions of a rule hold for a negating word and its target."""
         is_conjunct = self.relation_N[target] & KIND.CONJUNCT
         is_conjunct_of_noun = is_conjunct and self.relation_N[self.parent_N[target]] & _ARGUMENT
         return (
@@ -203,7 +210,7 @@ class WordTrees:
         )
 
     def _predicate(self, noun: int) -> int:
-        """Return the verb whose subject or object a noun is, or the noun."""
+        """Return the verb whose subject or object a noun is, or the noun if it is neither."""
         parent = int(self.parent_N[noun])
         return parent if parent >= 0 and self.relation_N[noun] & _ARGUMENT else noun
 

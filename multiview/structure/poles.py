@@ -1,10 +1,10 @@
-"""Gives words that have opposites a pole and a sign.
+"""Gives words that have opposites a sign, and a vector that is minus that of the opposite.
 
-Each pair of antonyms in ``opposites.tsv`` is a pole of its own, with a nearness: the cosine of their vectors
-in per cent, or a set value, 45 (529 of the 1,637 pairs) or 50 (173). *Light* is opposed to *dark* and to
-*heavy*, by their nearness, and those two share nothing. A form is read as its base. A word with a prefix of
-negation, or with -less, is read as its stem with the other sign if the stem is listed: *unhappy* is minus
-*happy*.
+Each pair of antonyms in ``opposites.tsv`` is a pole, with a nearness: the cosine of the two word vectors in
+per cent, or a set value, 45 (529 of the 1,637 pairs) or 50 (173). A word in several pairs has several poles,
+weighted by nearness: *light* is opposed to *dark* and to *heavy*, which share no pole. An inflected form is
+read as its base. A word with a negating prefix, or with -less, is read as its stem with the other sign if the
+stem is listed: *unhappy* is minus *happy*.
 
 1,510 pairs are WordNet's antonyms in the list of Mrkšić et al. (2016), without kinship, gender, colours,
 directions and converses (buy | sell); 127 are our own. English only.
@@ -27,24 +27,24 @@ from multiview.encoders.weightless import sign_vectors, spellings
 from multiview.structure.forms import BASE_OF_IRREGULAR, ENDINGS, possible_bases
 
 POLE_SHARE = 0.7
-"""The share of its poles in the squared length of a word that has opposites; its spelling has the rest."""
+"""The share of the poles in the squared length of a word's vector; its spelling has the rest."""
 Poles = dict[str, float]
-"""Pairs of antonyms, each with a word's weight in it; the first of a pair has the sign +."""
+"""The weight of a word in each of its poles, by ``one|other``; positive for the first word of the pair."""
 _PREFIXES = ("non-", "un-", "non", "un", "dis", "in", "im", "ir", "il")
 _ADJECTIVE_ENDINGS = tuple(
     ["able", "ible", "ent", "ant", "al", "ate", "ary", "ic", "ive", "ous", "ite", "ect", "ure", "ly"]
 )
-"""Only before such stems are in-, im-, ir-, il- and dis- negations where the list has no such pair."""
+"""Endings of stems before which in-, im-, ir-, il- and dis- negate, if no listed pair says so already."""
 _WORDS_WITHOUT_PREFIX = ("unless", "invaluable", "impassive", "indifferent")
-"""Words that only seem to have a prefix of negation."""
+"""Words that begin or end like a negation and are none."""
 TABLES = (BASE_OF_IRREGULAR, ENDINGS, _PREFIXES, _ADJECTIVE_ENDINGS, _WORDS_WITHOUT_PREFIX)
-"""The tables by which words get their base and sign, beside the list of opposites."""
+"""All tables, beside the list of opposites, that decide the base and the sign of a word."""
 
 
 class Opposites:
-    """A list of pairs of antonyms, and the base, the sign and the poles of words by it.
+    """A list of antonyms, and the base, the sign and the poles of words that follow from it.
 
-    ``rows`` are both words of each pair, and their nearness in per cent.
+    ``rows`` are the two words of each pair and their nearness in per cent.
     """
 
     def __init__(self, rows: Iterable[tuple[str, ...]]) -> None:
@@ -55,26 +55,26 @@ class Opposites:
             self.antonyms.setdefault(one, set()).add(other)
             self.antonyms.setdefault(other, set()).add(one)
         self.base_and_sign: Callable[[str], tuple[str, int]] = cache(self._base_and_sign)
-        """Finds the base of a word in lower case and its sign: (happy, -1) of *unhappier*."""
+        """Returns the base and the sign of a word in lower case: (happy, -1) for *unhappier*."""
         self._poles = self._poles_by_base()
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a table with a head and these three columns."""
+        """Read a table of tab-separated values: a header, and rows of two words and their nearness."""
         with open(path, encoding="utf-8", newline="") as lines:
             return cls(tuple(row.values()) for row in csv.DictReader(lines, delimiter="\t"))
 
     def poles(self, base: str) -> Poles:
-        """Return the poles of a base, with its weight in each; the squares of all weights sum to 1."""
+        """Return the weight of a base in each of its poles; the squares of the weights sum to 1."""
         return self._poles.get(base, {})
 
     def has_opposite(self, word: str) -> bool:
-        """Tell whether a word in lower case has an opposite."""
+        """Return whether a word in lower case has an opposite."""
         base, sign = self.base_and_sign(word)
         return sign < 0 or base in self.antonyms
 
     def agreement(self, first: str, second: str) -> int:
-        """Return -1 for words in lower case that are opposed, 1 if they share a pole otherwise, else 0."""
+        """Return -1 for two opposed words in lower case, 1 for two that share a pole or a base, else 0."""
         first_base, first_sign = self.base_and_sign(first)
         second_base, second_sign = self.base_and_sign(second)
         if first_base == second_base:
@@ -84,7 +84,7 @@ class Opposites:
         )
 
     def _listed_base(self, word: str) -> str:
-        """Return the first possible base of a word that has antonyms; "" if there is none."""
+        """Return the first possible base of a word that has antonyms, or "" if none has."""
         return next((base for base in possible_bases(word) if base in self.antonyms), "")
 
     def _base_and_sign(self, word: str) -> tuple[str, int]:
@@ -93,10 +93,10 @@ class Opposites:
             stem = self._negated_stem(form)
             if stem:
                 return stem, -1
-        return base or BASE_OF_IRREGULAR.get(word, word), 1  # other words keep their form
+        return base or BASE_OF_IRREGULAR.get(word, word), 1  # an unlisted regular form is its own base
 
     def _negated_stem(self, word: str) -> str:
-        """Return the listed word that ``word`` negates by a prefix or by -less; "" if there is none."""
+        """Return the listed word that ``word`` negates by a prefix or by -less, or "" if there is none."""
         if word in _WORDS_WITHOUT_PREFIX:
             return ""
         opposites = self.antonyms.get(word, set())
@@ -114,7 +114,7 @@ class Opposites:
         return ""
 
     def _poles_by_base(self) -> dict[str, Poles]:
-        """Weigh the pairs of each base, its own and those of the words that negate it, by their nearness."""
+        """Return the poles of each base: its own pairs, and those of words that are read as its negation."""
         poles_by_base: dict[str, Poles] = {}
         for one, other, per_cent in self.rows:
             first, first_sign = self.base_and_sign(one)
@@ -130,17 +130,17 @@ class Opposites:
 
 @cache
 def known_opposites() -> Opposites:
-    """Return the list of the package."""
+    """Return the opposites that the package lists."""
     return Opposites.read(Path(__file__).with_name("opposites.tsv"))
 
 
 def nearness(one: Poles, other: Poles) -> float:
-    """Return the sum, over the poles that two words share, of the products of their weights."""
+    """Return the inner product of the weights of two words in their poles."""
     return sum(weight * other.get(pole, 0.0) for pole, weight in one.items())
 
 
 def signed_spellings(types: Sequence[str], width: int, opposites: Opposites) -> NDArray[np.float32]:
-    """Return vectors of words at length 1, [U, S]: their spelling, and the poles of those with opposites."""
+    """Return the vectors of words, [U, S] of length 1: spelling and, if a word has opposites, its poles."""
     bases_and_signs = [opposites.base_and_sign(word.lower()) for word in types]
     vectors_US = spellings([base for base, _ in bases_and_signs], width)
     vectors_US /= np.maximum(np.linalg.norm(vectors_US, axis=1, keepdims=True), 1e-12)

@@ -1,4 +1,4 @@
-"""Structure beside a sentence-transformers model, itself one that can be saved and loaded."""
+"""A sentence-transformers model of another one and structure; it can be saved and loaded."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,27 +28,27 @@ CARD = "---\nlibrary_name: sentence-transformers\n---\n" + model_card(
     "The module is `multiview.structure.sentence_transformers` of the package multiview-embeddings; nothing "
     "in this folder runs. The other model is in `model/`.",
 )
-"""README.md of a saved :class:`StructureModule`."""
+"""The README.md of a saved :class:`StructureModule`."""
 
 
 class TextModule(InputModule):
-    """A module into which texts go, and out of which vectors without gradients come."""
+    """A module of sentence-transformers that encodes texts to vectors without gradients."""
 
     @classmethod
     def load(cls, model_name_or_path: str, *_: Any, backend: str = "torch", **options: Any) -> Self:
-        """Load what :meth:`save` wrote; most of sentence-transformers' options are ignored."""
+        """Load what :meth:`save` wrote; most options of sentence-transformers are ignored."""
         if backend != "torch":
             raise UserError(f"backend={backend!r}: parsers and encoders run on torch alone")
         trusts_code = bool(options.get("trust_remote_code"))
         return cls.open(Path(model_name_or_path), trusts_code)  # type: ignore[attr-defined, no-any-return]
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """Pass the texts on, with ``input_ids``, without which the library's trainer sees no batch."""
+        """Return the texts, with ``input_ids``, without which the trainer of the library finds no batch."""
         texts = read_sentences(inputs, "encode, in a batch sorted by length")
         return {"texts": texts, "prompt": prompt, "input_ids": torch.zeros(len(texts), 1, dtype=torch.long)}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Add ``sentence_embedding`` [B, D]."""
+        """Add the vectors of ``features["texts"]`` as ``sentence_embedding`` [B, D]."""
         if self.training and torch.is_grad_enabled():
             raise UserError(
                 "sentence-transformers cannot train this model, whose vectors have no gradients; "
@@ -65,11 +65,11 @@ class StructureRecord:
     structure: Share
     """λ, the share of structure in the cosine."""
     structure_size: int = 1024
-    """Size of a structure vector."""
+    """The size of structure."""
 
 
 class StructureModule(TextModule):
-    """Another model with structure beside its vectors, as ``with_structure`` makes of it."""
+    """Another model with structure concatenated to its vectors; ``with_structure`` makes it."""
 
     def __init__(self, model: SentenceTransformer, structure: float, source: Any = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -78,7 +78,7 @@ class StructureModule(TextModule):
 
     @classmethod
     def open(cls, folder: Path, trusts_code: bool = False) -> Self:
-        """Load what :meth:`save` wrote; whoever trusts the code here trusts that of the model inside."""
+        """Load what :meth:`save` wrote; ``trusts_code`` holds for the code of the other model as well."""
         folder = current_folder(folder)
         path = folder / "structure.json"
         record = config_from_json(StructureRecord, read_json(path), where=path)
@@ -90,7 +90,7 @@ class StructureModule(TextModule):
         return cls(model, record.structure, source)
 
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
-        """Return the vectors [B, D + S]; structure does not read the prompt."""
+        """Return the vectors [B, D + S]; structure is that of the texts without the prompt."""
         meanings = self.model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False)
         return put_beside(meanings, self.source, texts, self.structure)
 

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from multiview import encode
+from multiview import encode, sentence_input
 from multiview.model import MultiViewEncoder
-from multiview.names import sentence_input
 from runtime import large_arrays
 from tests.fixtures.builtin import LINES
 from tests.fixtures.trees import toy_corpus

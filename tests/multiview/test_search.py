@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from multiview import encode, search
+from multiview import encode
 from multiview.model import MultiViewEncoder
-from multiview.search import semantic_search
+from multiview.search import __main__ as search
+from multiview.search import nearest, semantic_search
 from runtime.errors import UserError
 from tests.fixtures.builtin import LINES
 from tests.fixtures.trees import toy_corpus
@@ -20,8 +21,8 @@ from tests.fixtures.trees import toy_corpus
 @pytest.mark.parametrize("top_k", [1, 6, 40, 1000])
 def test_a_search_in_blocks_is_the_sort_of_all_scores(top_k: int, monkeypatch) -> None:
     """Also with equal scores, zeros of both signs, vectors of length 0, and more hits than rows."""
-    monkeypatch.setattr(search, "BLOCK_QUERIES", 3)
-    monkeypatch.setattr(search, "BLOCK_SCORES", 3 * 7)
+    monkeypatch.setattr(nearest, "BLOCK_QUERIES", 3)
+    monkeypatch.setattr(nearest, "BLOCK_SCORES", 3 * 7)
     random = np.random.default_rng(0)
     for scale in (1, 5):
         queries = random.integers(-scale, scale + 1, (8, 3)).astype(np.float32)
