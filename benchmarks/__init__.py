@@ -1,4 +1,4 @@
-"""Measure us and the peer in one run, alternating; each command ends with one line of JSON."""
+"""Benchmarks. Those of speed run this project and another library in turns; all print JSON at the end."""
 
 import statistics
 import time
@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 def time_in_turns(
     calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Measure the seconds of each call, in turns, after one round that is not measured."""
+    """Return the seconds of each call in each round; the calls take turns.
+
+    A first round is not measured, because it compiles and loads.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name, call in calls.items():
@@ -20,10 +23,11 @@ def time_in_turns(
 
 
 def ratios(seconds: Mapping[str, Sequence[float]], ours: str, theirs: str) -> list[float]:
-    """Divide their time by ours in each round of :func:`time_in_turns`."""
-    return [b / a for a, b in zip(seconds[ours], seconds[theirs], strict=True)]
+    """Return the time of ``theirs`` divided by that of ``ours``, for each round of :func:`time_in_turns`."""
+    pairs = zip(seconds[ours], seconds[theirs], strict=True)
+    return [seconds_theirs / seconds_ours for seconds_ours, seconds_theirs in pairs]
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Return the median and the range as text."""
+    """Return the median, lowest and highest value as text."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"

@@ -1,14 +1,14 @@
-"""Time the way from raw text to vectors: ours, parsing included, and a sentence-transformers model's.
+"""Time the encoding of raw text, parsing included, in comparison with a sentence-transformers model.
 
     OMP_NUM_THREADS=1 python -m benchmarks.encoding [MODEL] [--peer all-MiniLM-L6-v2] [--text FILE]
 
-Rate: both encode the same sentences in turn, other sentences in each round. Processor time is measured, so
-that other jobs on the machine count little. The text has a sentence per line; by default it is the Wikipedia
-text of MULTIVIEW_DATA.
+Rate: both models encode the same sentences in turns; each round has other sentences. Processor time is
+measured, because it depends little on other jobs of the machine. The text has a sentence per line; by default
+it is the Wikipedia text of MULTIVIEW_DATA.
 
-Latency: a new Python for each measurement, ours and the peer's in turn, encodes sentences of about ten words
-one at a time. The time to the first vector begins before Python starts, so that it includes all imports,
-tokenizer, parsers and compiled loops; beside it is the processor time of the process until then.
+Latency: in turns, each model is loaded in a new Python process and encodes sentences of about ten words, one
+at a time. The time to the first vector begins before Python starts, so that it includes all imports, the
+tokenizer, the parsers and compiled loops. The processor time of the process until then is printed too.
 
 The last line is JSON.
 """
@@ -35,9 +35,9 @@ from tools import data_folder
 from tools.pair_sets import MINILM, find_peer
 
 SENTENCES = 500
-"""Sentences in a round."""
+"""Number of sentences of a round."""
 STARTS = 3
-"""New processes of either model, for the latency."""
+"""Number of processes for each model in which the latency is measured."""
 LOAD = {
     "ours": "from multiview.model import MultiViewEncoder as Model",
     "peer": "from sentence_transformers import SentenceTransformer as Model",
@@ -74,7 +74,10 @@ class EncodingConfig:
 
 
 def draw_sentences(config: EncodingConfig) -> list[str]:
-    """Draw as many sentences of the text as the rounds need; too few of them are a UserError."""
+    """Return random sentences of the text, as many as the rounds need.
+
+    Raises UserError: the text has fewer.
+    """
     path = config.text or data_folder() / "corpora" / "wikipedia.txt.xz"
     sentences = [line.text.strip() for line in read_lines(path) if line.text.strip()]
     count = (config.rounds + 1) * SENTENCES  # the first round is not measured
@@ -84,7 +87,10 @@ def draw_sentences(config: EncodingConfig) -> list[str]:
 
 
 def latencies(names: Mapping[str, str]) -> dict[str, list[float]]:
-    """Run :data:`LATENCY` for ours and the peer in turn, and print medians and ranges."""
+    """Run the script :data:`LATENCY` for both models in turns, and print and return the medians.
+
+    ``names`` are the names of the models by ``ours`` and ``peer``.
+    """
     rows: dict[str, list[list[float]]] = {name: [] for name in names}
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
     for _, (name, model) in product(range(STARTS), names.items()):
@@ -103,7 +109,7 @@ def latencies(names: Mapping[str, str]) -> dict[str, list[float]]:
 
 def main(config: EncodingConfig) -> None:
     """Print both rates, their ratio, the latencies, and a line of JSON."""
-    # Imported late: both take seconds, and --help should not.
+    # These take seconds to import, for which --help should not wait.
     import torch
     from sentence_transformers import SentenceTransformer
 

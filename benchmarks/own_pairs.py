@@ -1,15 +1,17 @@
-"""Fit the judge to pairs of one's own; and ask it about what a cache, or a search for duplicates, finds.
+"""Fit the judge to pairs of one's own, and use it behind a cache of answers and a search for duplicates.
 
     python -m benchmarks.own_pairs fit
     python -m benchmarks.own_pairs cache
 
-``fit`` draws pairs of a set and fits a judge that starts from the one in the package. By how many points is
-its area under the ROC curve above the package's, on pairs of other sentences, and how many of the package's
-checks does it break? ``cache`` stores StackFAQ's questions of every fourth thread and asks those of odd ones:
-the nearest of the others is right if both are of one thread; half of what is asked has no answer. It prints
-which per cent of the accepted is wrong, for rates of right pairs that are accepted; and the same for all near
-pairs, as ``multiview.duplicates`` judges them. An own judge is fitted to near questions of even threads.
-MULTIVIEW_DATA is the folder of the real data.
+``fit`` draws pairs of a set and fits a judge to them, which starts from the judge in the package. It prints
+by how many points the area under the ROC curve is higher than that of the package's judge, on pairs of other
+sentences, and how many of the package's checks the new judge breaks.
+
+``cache`` stores StackFAQ's questions of every fourth thread, and asks the questions of all odd threads. The
+nearest stored question is right if it is of the same thread; half of the questions have no right answer. It
+prints which percentage of the accepted pairs is wrong, at thresholds that accept 50, 70 and 90 % of the right
+pairs. It prints the same for all near pairs, which ``multiview.duplicates`` would judge. "own judge" was
+fitted to near questions of even threads. MULTIVIEW_DATA is the folder of the real data.
 
 Legend of dimension suffixes: N questions, n pairs, F numbers of a pair, T thresholds.
 """
@@ -42,11 +44,16 @@ from tools.fit_judge import CACHE
 from tools.judge_rows import PAWS_ROWS, Sides, parsed, read_sides, sentences_of, texts_of
 from tools.pair_sets import has_minilm, minilm_vectors
 
-SIZES, HIT_RATES, NEIGHBOURS = (100, 300, 1000, 2000), (50, 70, 90), 10
+SIZES = (100, 300, 1000, 2000)
+"""Numbers of pairs that a judge is fitted to."""
+HIT_RATES = (50, 70, 90)
+"""Percentages of right pairs that are accepted."""
+NEIGHBOURS = 10
 FITTED_TWEETS, SCORED_TWEETS, SCORED_PAWS = 1131, 600, 1250
 REFUSED = 0.05
-"""Probability below which the judge, as a guard, refuses what is accepted by its cosine."""
+"""The judge as a guard refuses pairs below this probability, whatever their cosine is."""
 Sets = dict[str, tuple[list[Pair], list[Pair]]]
+"""The pairs to fit a judge to, and the pairs to score it on, by set."""
 
 
 @configuration
@@ -62,7 +69,7 @@ class OwnPairsConfig:
 
 
 def read_questions(data: Path, parity: int) -> dict[str, int]:
-    """Return StackFAQ's questions, those stored and those asked, of even or odd threads, with the thread."""
+    """Return StackFAQ's questions and queries of even (``parity`` 0) or odd threads, with their threads."""
     threads: dict[str, int] = {}
     for file, column in (("faq.tsv", "question"), ("queries.tsv", "query")):
         for row in read_table(data / "retrieval/stackfaq" / file, ("thread", column)):
@@ -73,35 +80,53 @@ def read_questions(data: Path, parity: int) -> dict[str, int]:
 def near_pairs(
     threads: dict[str, int], vectors: NDArray[Any], count: int, is_stored: NDArray[np.bool_] | None = None
 ) -> tuple[list[Pair], Floats]:
-    """Pair each question with the nearest others; if several, each pair once. Return the cosines, too."""
-    texts, pairs = np.array(list(threads), object), dict[Any, tuple[Pair, float]]()
+    """Return the pairs of each question with the ``count`` nearest other questions, and their cosines.
+
+    If ``count`` is above 1, a pair of two questions is returned once, not in both orders.
+
+    Args:
+        threads: the thread of each question; two questions of one thread mean the same.
+        vectors: the vectors of the questions, [N, D].
+        count: number of nearest questions.
+        is_stored: the questions to search, [N]; None searches all.
+    """
+    texts = np.array(list(threads), object)
     is_stored = np.ones(len(texts), bool) if is_stored is None else is_stored
     stored = texts[is_stored]
     hits_of_asked = semantic_search(vectors, vectors[is_stored], top_k=count + 1)
+    pairs: dict[Any, tuple[Pair, float]] = {}
     for asked, hits in zip(texts, hits_of_asked, strict=True):
-        for row, cosine in [hit for hit in hits if stored[hit.corpus_id] != asked][:count]:
-            key = asked if count == 1 else frozenset((asked, stored[row]))
-            pairs[key] = Pair(threads[asked] == threads[stored[row]], asked, stored[row]), cosine
+        other_hits = [hit for hit in hits if stored[hit.corpus_id] != asked]
+        for hit in other_hits[:count]:
+            found = stored[hit.corpus_id]
+            key = asked if count == 1 else frozenset((asked, found))
+            pairs[key] = Pair(threads[asked] == threads[found], asked, found), hit.score
     return [pair for pair, _ in pairs.values()], np.array([cosine for _, cosine in pairs.values()])
 
 
 def read_sets(sides: Sides, data: Path) -> Sets:
-    """Return the pairs of each set that judges are fitted on, and others, of other sentences, to score."""
-    scored = {name: [pair for (pair,) in sides.scored[name]] for name in ("PAWS", "MRPC")}
+    """Return for each set the pairs to fit a judge to, and pairs of other sentences to score it on."""
+    scored_paws = [row[0] for row in sides.scored["PAWS"]]
+    scored_mrpc = [row[0] for row in sides.scored["MRPC"]]
     paws = list(task_pairs("PAWS", data / "structure/paws_wiki_dev.tsv"))[PAWS_ROWS:]
-    table = read_table(data / "paraphrase/twitter_url_test.tsv.gz", ("label", "sentence1", "sentence2"))
-    tweets = [Pair(label == "1", a, b) for label, a, b in (row.cells for row in table)]
+    tweets = []
+    for row in read_table(data / "paraphrase/twitter_url_test.tsv.gz", ("label", "sentence1", "sentence2")):
+        label, first, second = row.cells
+        tweets.append(Pair(label == "1", first, second))
     encode = MultiViewEncoder.load("builtin", "cpu", structure=0).encode
-    questions = (read_questions(data, parity) for parity in (0, 1))
-    even, odd = (near_pairs(each, encode(list(each)), NEIGHBOURS)[0] for each in questions)
+    questions = []
+    for parity in (0, 1):
+        threads = read_questions(data, parity)
+        pairs, _ = near_pairs(threads, encode(list(threads)), NEIGHBOURS)
+        questions.append(pairs)
     sets = {
-        "PAWS": (paws, scored["PAWS"][-SCORED_PAWS:]),
-        "MRPC": (scored["MRPC"][::2], scored["MRPC"][1::2]),
+        "PAWS": (paws, scored_paws[-SCORED_PAWS:]),
+        "MRPC": (scored_mrpc[::2], scored_mrpc[1::2]),
         "Twitter": (tweets[:FITTED_TWEETS], tweets[-SCORED_TWEETS:]),
-        "StackFAQ": (even, odd),
+        "StackFAQ": (questions[0], questions[1]),
     }
     for name, (own, others) in sets.items():
-        known = {text for pair in others for text in sentences_of((pair,))}
+        known = sentences_of(tuple(others))
         sets[name] = [pair for pair in own if sentences_of((pair,)).isdisjoint(known)], others
     return sets
 
@@ -109,16 +134,20 @@ def read_sets(sides: Sides, data: Path) -> Sets:
 def numbers_of(
     pairs: Sequence[Pair], source: TextSource, trees: TreeCache | None = None
 ) -> tuple[Any, Floats, Floats]:
-    """Return differences and numbers [n, F] of pairs, whose trees are kept, and 1 for the same."""
+    """Return the comparison of pairs, their numbers [n, F], and 1 for pairs that mean the same, else 0, [n].
+
+    Without ``trees`` the sentences are parsed, and their trees are kept.
+    """
     trees = trees or parsed(sorted({text for pair in pairs for text in pair[1:]}), CACHE)
     comparison, numbers_nF = read_numbers([pair[1:] for pair in pairs], source, trees=trees)
     return comparison, numbers_nF, np.array([float(pair.is_same) for pair in pairs])
 
 
 def fit(config: OwnPairsConfig, data: Path, source: TextSource) -> None:
-    """Print the scores that judges fitted on one's own pairs gain, and the scores that they lose."""
+    """Print how much judges gain that are fitted to one's own pairs, and how many checks they break."""
     sides = read_sides(data)
-    sets, trees_of_sides = read_sets(sides, data), parsed(texts_of(sides), CACHE)
+    sets = read_sets(sides, data)
+    trees_of_sides = parsed(texts_of(sides), CACHE)
     start, checks = Judge.load(source=source).weights, Checks.read(source)
     cells: dict[str, dict[str, str]] = {}
     for name in config.sets:
@@ -146,21 +175,24 @@ def fit(config: OwnPairsConfig, data: Path, source: TextSource) -> None:
 
 
 def false_hits(score_n: Floats, same_n: Floats) -> dict[str, str]:
-    """Return which per cent of the accepted pairs do not say the same, for each hit rate."""
+    """Return the percentage of accepted pairs that do not mean the same, for each of :data:`HIT_RATES`."""
     _, accepted_T, false_T = curve(score_n, same_n > 0)
     hit_rate_T = 100 * (accepted_T - false_T) / same_n.sum()
-    indices = [int((hit_rate_T < rate - 1e-9).sum()) for rate in HIT_RATES]
-    shares = (100 * false_T[indices] / accepted_T[indices]).tolist()
-    return {f"{rate} %": f"{share:.1f}" for rate, share in zip(HIT_RATES, shares, strict=True)}
+    cells = {}
+    for rate in HIT_RATES:
+        index = int((hit_rate_T < rate - 1e-9).sum())  # of the first threshold that reaches the rate
+        cells[f"{rate} %"] = f"{100 * false_T[index] / accepted_T[index]:.1f}"
+    return cells
 
 
 def cache(data: Path, source: TextSource) -> None:
     """Print the false hits of a cache, and of a search for duplicates, by cosine and by judges."""
-    even, odd = (read_questions(data, parity) for parity in (0, 1))
+    even, odd = read_questions(data, 0), read_questions(data, 1)
     encoders = {"builtin": MultiViewEncoder.load("builtin", "cpu", structure=0).encode}
     if has_minilm():
         encoders["MiniLM"] = minilm_vectors
-    start, checks, topic = Judge.load(source=source).weights, Checks.read(source), [*NUMBERS].index("topic")
+    start, checks = Judge.load(source=source).weights, Checks.read(source)
+    topic = list(NUMBERS).index("topic")
     is_stored = np.array([thread % 4 == 1 for thread in odd.values()])
     tables: dict[str, dict[str, dict[str, str]]] = {"cache": {}, "duplicates": {}}
     for name, encode in encoders.items():
@@ -193,7 +225,7 @@ def cache(data: Path, source: TextSource) -> None:
 
 
 def main(config: OwnPairsConfig) -> None:
-    """Print a table, or two."""
+    """Print the tables of the part that is named."""
     data, source = data_folder(), TextSource.load("builtin", "cpu")
     if config.part == "fit":
         fit(config, data, source)

@@ -1,10 +1,10 @@
-"""Search many vectors by the index of multiview.search, beside a search of all of them.
+"""Compare search by the index of multiview.search with exact search, among many vectors.
 
     python -m benchmarks.search vectors.npy --rows 1000000
 
-The vectors are those of real sentences, by ``multiview.encode``. The last ones are the queries. The others
-are searched, and further rows until there are as many as asked for: one of them and half of another, at
-length 1. Times are of the processor. The last line is JSON.
+The file has vectors of real sentences, by ``multiview.encode``. The last vectors are the queries; the others
+are searched. If ``--rows`` is larger than their number, more rows are made, each a real vector plus half of
+another one, scaled to length 1. Times are processor times. The last line is JSON.
 """
 
 import json
@@ -24,9 +24,9 @@ from runtime.large_arrays import PIECE, write_rows
 from runtime.process import peak_memory
 
 TOP = 10
-"""Rows that both searches find of each query."""
+"""Number of rows that both searches find for each query."""
 MIXED = 0.5
-"""How much of another vector a further row has."""
+"""The factor of the second vector in a row that is made of two."""
 
 
 @configuration
@@ -49,12 +49,14 @@ def main(config: SearchingConfig) -> None:
     real_ND, query_QD = vectors_ND[: -config.queries], np.array(vectors_ND[-config.queries :])
 
     def rows_of(first: int, stop: int) -> np.ndarray:
-        """Return real rows, and then rows that are mixed of two."""
-        random = np.random.default_rng(first)
-        one_N, other_N = random.integers(0, len(real_ND), (2, stop - first))
-        is_real_N = np.arange(first, stop) < len(real_ND)
-        one_N = np.where(is_real_N, np.arange(first, stop), one_N)
-        rows_ND = real_ND[one_N] + MIXED * ~is_real_N[:, None] * real_ND[other_N]
+        """Return rows ``first`` to ``stop``: real ones and, behind these, rows that are made of two."""
+        generator = np.random.default_rng(first)
+        one_N, other_N = generator.integers(0, len(real_ND), (2, stop - first))
+        index_N = np.arange(first, stop)
+        is_real_N = index_N < len(real_ND)
+        one_N = np.where(is_real_N, index_N, one_N)
+        factor_N1 = np.where(is_real_N, 0.0, MIXED)[:, None]
+        rows_ND = real_ND[one_N] + factor_N1 * real_ND[other_N]
         return rows_ND / np.linalg.norm(rows_ND, axis=1, keepdims=True)
 
     with tempfile.TemporaryDirectory(dir=config.vectors.parent) as folder:
@@ -75,17 +77,18 @@ def main(config: SearchingConfig) -> None:
         semantic_search(query_QD[:1], row_ND, top_k=TOP)
         seconds["a query of all rows"] = time.process_time() - began
         exact = semantic_search(query_QD, row_ND, top_k=TOP)
-    recall = np.mean([
-        len({hit.corpus_id for hit in a} & {hit.corpus_id for hit in b}) / TOP
-        for a, b in zip(found, exact, strict=True)
-    ])  # fmt: skip
-    sizes = {
+    recalls = []
+    for found_hits, exact_hits in zip(found, exact, strict=True):
+        exact_rows = {hit.corpus_id for hit in exact_hits}
+        recalls.append(len({hit.corpus_id for hit in found_hits} & exact_rows) / TOP)
+    results = {
         "rows": len(row_ND),
         "real": len(real_ND),
         "index_mb": round(size / 1e6),
         "peak_mb": memory // 10**6,
+        f"recall@{TOP}": round(float(np.mean(recalls)), 4),
+        "seconds": seconds,
     }
-    results = {**sizes, f"recall@{TOP}": round(float(recall), 4), "seconds": seconds}
     for name, value in results.items():
         print(f"{name:10} {value}")
     print(json.dumps(results))

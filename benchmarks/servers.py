@@ -1,4 +1,4 @@
-"""A server in a process of its own, as ``python -m multiview.serve`` starts it."""
+"""Start ``python -m multiview.serve`` in a process of its own, for benchmarks and tests."""
 
 import contextlib
 import os
@@ -22,10 +22,9 @@ class Server:
     process: subprocess.Popen[str]
 
     def workers(self) -> list[int]:
-        """Return the numbers of its worker processes."""
-        task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in task.read_text().split()}
-        return [pid for pid, command in commands.items() if b"spawn_main" in command]
+        """Return the process numbers of the workers."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     def terminate(self) -> int:
         """Send SIGTERM and return the exit code."""
@@ -34,7 +33,7 @@ class Server:
 
 
 def free_port() -> int:
-    """Return a port that nothing listens at."""
+    """Return a port on which nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
@@ -42,7 +41,10 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(folder: Path, *options: str, model: str = "builtin") -> Iterator[Server]:
-    """Start a server, wait until it is ready, and end it afterwards."""
+    """Start a server, wait until it is ready, and stop it at the end of the ``with`` block.
+
+    ``folder`` is its working folder, which gets its log; ``options`` are those of ``multiview.serve``.
+    """
     port = free_port()
     command = [sys.executable, "-m", "multiview.serve", model, "--port", str(port), *options]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}

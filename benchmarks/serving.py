@@ -1,10 +1,10 @@
-"""Load a running service: latency, workers, many requests at once, hang-ups, a killed worker, memory.
+"""Load a running service: latency, workers, a burst, closed connections, a killed worker, memory.
 
     OMP_NUM_THREADS=1 python -m benchmarks.serving [--requests 10000]
 
-Clients are threads of this process with connections that stay open. Processor time is told by process: the
-server's, its workers', and the clients'. On a machine with other work the times of the clock are not those of
-a quiet one: compare the processor's. The last line is JSON.
+Clients are threads of this process, whose connections stay open. Processor time is measured for the server,
+its workers and the clients. On a machine with other work wall time depends on that work; compare processor
+times there. The last line is JSON.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ SUBJECTS = ["fox", "cat", "lawyer", "river", "child", "company", "engine", "lett
 VERBS = ["saw", "followed", "painted", "forgot", "described"]
 CLIENTS = 16
 BURST = 1000
-"""Requests that come at once."""
+"""Number of requests that are sent at once."""
 Result = dict[str, Any]
 
 
@@ -47,13 +47,13 @@ class ServingConfig:
 
 
 class Clients(threading.local):
-    """One connection a thread."""
+    """Clients with one connection per thread."""
 
     def __init__(self, server: Server) -> None:
         self.connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=120)
 
     def status(self, texts: Sequence[str]) -> int:
-        """Ask for the vectors of sentences, and return the status."""
+        """Request the embeddings of texts, and return the status of the response."""
         body = json.dumps({"input": texts, "encoding_format": "base64"})
         self.connection.request("POST", "/v1/embeddings", body, {"Content-Type": "application/json"})
         response = self.connection.getresponse()
@@ -62,54 +62,63 @@ class Clients(threading.local):
 
 
 def sentence(number: int) -> str:
-    """Return one of many different sentences."""
+    """Return a sentence; every number has another one."""
     subject, verb = SUBJECTS[number % 10], VERBS[number // 10 % 5]
     return f"The {subject} {verb} {number} old men in the garden."
 
 
 def processor_seconds(pids: Sequence[int]) -> float:
-    """Return the time that processes have had of the processor."""
-    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
-    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
+    """Return the processor time that processes have used, their children left out."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])  # in user mode, and in the kernel
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mb(server: Server) -> float:
     """Return the memory of the server and its workers; pages that they share are counted once."""
-    rollups = [
-        Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in (server.process.pid, *server.workers())
-    ]
-    return sum(int(text.partition("\nPss:")[2].split()[0]) for text in rollups) / 1000
+    total = 0
+    for pid in (server.process.pid, *server.workers()):
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        total += int(text.partition("\nPss:")[2].split()[0])
+    return total / 1000
 
 
 @contextlib.contextmanager
 def timed(server: Server, result: Result, count: int) -> Iterator[None]:
-    """Add to a result the milliseconds that each of ``count`` units took, by process and by the clock."""
+    """Put into ``result`` the milliseconds that the block takes for each of ``count`` units.
+
+    These are wall time and the processor time of the server, the workers and the clients.
+    """
     pids = {"server": [server.process.pid], "workers": server.workers()}
-    before = {name: processor_seconds(each) for name, each in pids.items()}
+    before = {name: processor_seconds(pids_of_name) for name, pids_of_name in pids.items()}
     clients, began = time.process_time(), time.perf_counter()
     yield
     result["clock_ms"] = round(1000 * (time.perf_counter() - began) / count, 2)
     result["clients_ms"] = round(1000 * (time.process_time() - clients) / count, 2)
-    for name, each in pids.items():
-        result[f"{name}_ms"] = round(1000 * (processor_seconds(each) - before[name]) / count, 2)
+    for name, pids_of_name in pids.items():
+        result[f"{name}_ms"] = round(1000 * (processor_seconds(pids_of_name) - before[name]) / count, 2)
 
 
 def latency(server: Server) -> Result:
-    """Ask for one sentence at a time."""
-    clients, result, seconds = Clients(server), Result(), list[float]()
+    """Return percentiles of the time of a request for one sentence, sent one after the other."""
+    clients = Clients(server)
+    result: Result = {}
+    milliseconds = []
     with timed(server, result, 300):
         for number in range(300):
             began = time.perf_counter()
             clients.status([sentence(number)])
-            seconds.append(1000 * (time.perf_counter() - began))
-    p50, p99 = np.percentile(seconds, (50, 99))
+            milliseconds.append(1000 * (time.perf_counter() - began))
+    p50, p99 = np.percentile(milliseconds, (50, 99))
     return {"p50_ms": round(float(p50), 1), "p99_ms": round(float(p99), 1), **result}
 
 
 def throughput(server: Server, count: int) -> Result:
-    """Ask for ten sentences at a time, many clients at once; times are of a sentence.
+    """Return the times of a sentence, in requests of ten sentences from many clients at once.
 
-    All is asked twice, and the second time is measured: by then each worker has met such batches.
+    All requests are sent twice, and the second time is measured, when each worker has had such batches.
     """
     clients, result = Clients(server), Result()
     batches = [[sentence(number + offset) for offset in range(10)] for number in range(0, count, 10)]
@@ -121,7 +130,10 @@ def throughput(server: Server, count: int) -> Result:
 
 
 def burst(server: Server) -> Result:
-    """Ask at once, each client by a connection of its own; beyond the queue the answer is 429."""
+    """Return the statuses of many requests at once, each by a connection of its own.
+
+    Requests for which the queue has no place get status 429.
+    """
     clients, began = Clients(server), time.perf_counter()
     with ThreadPoolExecutor(BURST) as pool:
         statuses = Counter(pool.map(lambda number: clients.status([sentence(number)]), range(BURST)))
@@ -129,7 +141,7 @@ def burst(server: Server) -> Result:
 
 
 def hang_up(server: Server) -> Result:
-    """Close 100 connections while the answer is computed; return how the next request is answered."""
+    """Close 100 connections while their responses are computed; return the status of the next request."""
     body = json.dumps({"input": [sentence(number) for number in range(50)]}).encode()
     host, port = server.url.removeprefix("http://").split(":")
     for _ in range(100):
@@ -144,7 +156,7 @@ def hang_up(server: Server) -> Result:
 
 
 def kill(server: Server) -> Result:
-    """Kill a worker over a request; return how that is answered, and the next one."""
+    """Kill a worker during a request; return the statuses of that request and of the next one."""
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(Clients(server).status, [sentence(number) for number in range(1000)])
         time.sleep(0.3)
@@ -153,8 +165,9 @@ def kill(server: Server) -> Result:
 
 
 def memory(server: Server, count: int) -> Result:
-    """Return the memory after a tenth of the requests, and after all."""
-    clients, sizes = Clients(server), []
+    """Return the memory after a tenth of the requests, and after all of them."""
+    clients = Clients(server)
+    sizes = []
     with ThreadPoolExecutor(CLIENTS) as pool:
         for numbers in (range(count // 10), range(count // 10, count)):
             assert set(pool.map(lambda number: clients.status([sentence(number)]), numbers)) == {200}
@@ -167,7 +180,7 @@ def memory(server: Server, count: int) -> Result:
 
 
 def main(config: ServingConfig) -> None:
-    """Print each measurement, and all as a line of JSON."""
+    """Print each measurement, then all in a line of JSON."""
     results: dict[str, Any] = {"load": round(os.getloadavg()[0], 1)}
 
     def record(title: str, result: Result) -> Result:

@@ -1,12 +1,13 @@
-"""Score the judge's similarity: beside cosines, without some of its numbers, and beside people's scale.
+"""Score the judge's similarity, in comparison with cosines and without some of its numbers.
 
     python -m benchmarks.similarity [--scored] [--hans FILE] [--cache FOLDER]
 
-Both weights of :mod:`tools.fit_similarity` are fitted anew, also without groups of numbers. Spearman's
-correlation times 100 with people's ratings; of pairs that say the same or not the area under the ROC curve;
-intervals of 95 % over rows. GS2011 and KS2013 are halved so that no verb is in both halves; ``--scored``
-takes the halves, and of the others the test splits, that nothing was chosen on. MULTIVIEW_DATA is the folder
-of the real data.
+Both weights of :mod:`tools.fit_similarity` are scored, and weights that are fitted without groups of numbers.
+Where people rated the pairs of a set, the score is Spearman's correlation times 100; where pairs mean the
+same or not, it is the area under the ROC curve. Intervals are of 95 %, over rows. The verbs of GS2011 and
+KS2013 are divided so that no verb is in both halves of the rows. ``--scored`` takes the halves and the test
+splits on which nothing was chosen. A second table compares the similarity with the scale of people's ratings.
+MULTIVIEW_DATA is the folder of the real data.
 """
 
 import sys
@@ -16,15 +17,13 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components, laplacian
 
 from benchmarks.opposites import judge_auc
-from benchmarks.structure import print_table
+from benchmarks.structure import print_table, score_with_interval
 from corpora.inputs import read_table
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
 from multiview.judge.similarity import SimilarityWeights, weights_of
 from multiview.judge.weights import NUMBERS, Floats
 from runtime.cli import Command, configuration
-from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.statistics import interval, resample_score
 from tools import data_folder
 from tools.fit_similarity import (
     CACHE,
@@ -48,8 +47,9 @@ ABLATIONS = {
     "words and trees alone": ("meaning", "structure"),
     "slots, meaning, structure alone": tuple(NUMBERS),
 }
-"""Numbers that are left out; the last but one needs no encoder."""
+"""The numbers that are left out, by name; "words and trees alone" needs no encoder."""
 BINS = 5
+"""Number of parts of the scale in the second table."""
 
 
 @configuration
@@ -65,29 +65,42 @@ class SimilarityConfig:
 
 
 def halves(pairs: list[tuple[str, str]]) -> list[int]:
-    """Return the half of each row, 0 or 1, or -1 where its verbs, the third words, are of both halves."""
-    verbs: dict[str, int] = {}
-    verb_n2 = np.array([[verbs.setdefault(text.split()[2], len(verbs)) for text in pair] for pair in pairs])
-    links = np.zeros((len(verbs), len(verbs)))
-    np.add.at(links, (*verb_n2.T,), 1)
+    """Return the half of each pair of sentences, 0 or 1, so that the halves have no verb in common.
+
+    The verb is the third word of a sentence. A pair whose two verbs are in different halves gets -1.
+
+    Verbs that are in one pair are linked. If the graph has several components, these are distributed over the
+    halves, the largest first; if it is connected, it is cut in two by the second eigenvector of its Laplacian
+    (Fiedler 1973).
+    """
+    index_of_verb: dict[str, int] = {}
+    verb_n2 = np.empty((len(pairs), 2), int)
+    for row, pair in enumerate(pairs):
+        for side, text in enumerate(pair):
+            verb_n2[row, side] = index_of_verb.setdefault(text.split()[2], len(index_of_verb))
+    links = np.zeros((len(index_of_verb), len(index_of_verb)))
+    np.add.at(links, (verb_n2[:, 0], verb_n2[:, 1]), 1)
     links += links.T
-    count, component = connected_components(links)
-    if count == 1:  # cut by the second eigenvector of the Laplacian (Fiedler 1973)
-        cut = np.linalg.eigh(laplacian(links))[1][:, 1] > 0
-        half = (cut != cut[0]).astype(int)
+    count, component_of_verb = connected_components(links)
+    if count == 1:
+        _, eigenvectors = np.linalg.eigh(laplacian(links))
+        cut = eigenvectors[:, 1] > 0
+        half_of_verb = (cut != cut[0]).astype(int)
     else:
-        sizes, totals = np.bincount(component[verb_n2[:, 0]], minlength=count), [0, 0]
+        sizes = np.bincount(component_of_verb[verb_n2[:, 0]], minlength=count)
+        totals = [0, 0]
         half_of_component = np.zeros(count, int)
         for index in np.argsort(-sizes, kind="stable"):
-            half_of_component[index] = int(totals[1] < totals[0])
-            totals[half_of_component[index]] += sizes[index]
-        half = half_of_component[component]
-    first_n, second_n = half[verb_n2].T
+            half = int(totals[1] < totals[0])
+            half_of_component[index] = half
+            totals[half] += sizes[index]
+        half_of_verb = half_of_component[component_of_verb]
+    first_n, second_n = half_of_verb[verb_n2].T
     return np.where(first_n == second_n, first_n, -1).tolist()
 
 
 def read_sets(data: Path, hans: Path | None, *, is_scored: bool) -> dict[str, PairSet]:
-    """Return the sets of one side, by name."""
+    """Return the sets of the scored or the fitted side, by name."""
     sets = {}
     for name, task in zip(("STS-B", "SICK-R"), RATED, strict=True):
         texts, gold = rated_pairs(data, task, "test" if is_scored else "dev")
@@ -95,9 +108,10 @@ def read_sets(data: Path, hans: Path | None, *, is_scored: bool) -> dict[str, Pa
     for name in ("GS2011", "KS2013"):
         file = data / f"structure/graded_{name.lower()}.tsv"
         rows = [row.cells for row in read_table(file, ("sentence1", "sentence2", "score"))]
-        half_n = halves([(a, b) for a, b, _ in rows])
-        rows = [row for row, half in zip(rows, half_n, strict=True) if half == int(is_scored)]
-        sets[name] = PairSet(np.array([float(score) for *_, score in rows]), [(a, b) for a, b, _ in rows])
+        texts = [(first, second) for first, second, _ in rows]
+        indices = [index for index, half in enumerate(halves(texts)) if half == int(is_scored)]
+        gold = np.array([float(rows[index][2]) for index in indices])
+        sets[name] = PairSet(gold, [texts[index] for index in indices])
     sides = read_sides(data)
     rows_by_set = sides.scored if is_scored else sides.fitted
     for name, size in (("Binding", 2 * FILLINGS), ("PAWS", 1), ("SemAntoNeg", 3)):
@@ -108,22 +122,20 @@ def read_sets(data: Path, hans: Path | None, *, is_scored: bool) -> dict[str, Pa
 
 
 def score_text(name: str, pairs: PairSet, value_n: Floats) -> str:
-    """Return a set's score with its interval, as text."""
+    """Return the score of the values [n] of a set's pairs, with its interval, as text."""
     if set(np.unique(pairs.gold)) <= {0.0, 1.0}:
         return str(judge_auc({name: pairs}, {name: value_n}, name))
-    result = TaskResult(task="", metrics={}, dim=0, rows={}, gold={"": pairs.gold}, predictions={"": value_n})
-    score = resample_score(result, "spearman")
-    low, high = interval(score.resamples_R)
-    return f"{100 * score.score:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    value, low, high = score_with_interval("spearman", pairs.gold, value_n)
+    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def without(numbers_nF: Floats, names: tuple[str, ...]) -> Floats:
-    """Set some numbers to 0."""
+    """Return the numbers with those of some names set to 0."""
     return np.where([name in names for name in NAMES], 0, numbers_nF)
 
 
 def print_scale(sets: dict[str, PairSet], values: dict[str, dict[str, Floats]]) -> None:
-    """Print the mean of people's ratings for each fifth of the scale, and the mean absolute difference."""
+    """Print the mean rating of the pairs in each fifth of the scale, and the mean absolute difference."""
     cells: dict[str, dict[str, str]] = {f"{k / BINS:.1f} to {(k + 1) / BINS:.1f}": {} for k in range(BINS)}
     cells["mean difference"] = {}
     for weights in STRENGTHS:
@@ -147,16 +159,18 @@ def main(options: SimilarityConfig) -> None:
         name: cached("numbers", pairs.texts, options.cache, lambda texts: numbers_of(texts, source))
         for name, pairs in sets.items()
     }
-    values: dict[str, dict[str, Floats]] = {
-        f"cosine of {name}": {key: set_nF[:, NAMES.index(name)] for key, set_nF in numbers.items()}
-        for name in ("meaning", "structure", "slots")
-    }
+    values: dict[str, dict[str, Floats]] = {}
+    for name in ("meaning", "structure", "slots"):
+        index = NAMES.index(name)
+        values[f"cosine of {name}"] = {part: part_nF[:, index] for part, part_nF in numbers.items()}
     for weights, strength in STRENGTHS.items():
-        for control, names in {"": (), **ABLATIONS}.items():
+        fitted = weights_of(weights)
+        values[weights] = {part: fitted.probabilities(part_nF) for part, part_nF in numbers.items()}
+        for ablation, names in ABLATIONS.items():
             parts = [part._replace(numbers_nF=without(part.numbers_nF, names)) for part in graded[weights]]
-            fitted = fit(parts, strength) if control else weights_of(weights)
-            values[f"{weights} {control}".strip()] = {
-                key: fitted.probabilities(without(set_nF, names)) for key, set_nF in numbers.items()
+            fitted = fit(parts, strength)
+            values[f"{weights} {ablation}"] = {
+                part: fitted.probabilities(without(part_nF, names)) for part, part_nF in numbers.items()
             }
     cells = {
         row: {name: score_text(name, pairs, values[row][name]) for name, pairs in sets.items()}

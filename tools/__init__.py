@@ -1,4 +1,4 @@
-"""Scripts of the maintainers, and the folder of their data."""
+"""Scripts for maintainers, and the folder of the data that they read."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,10 @@ from runtime.errors import UserError
 
 
 def data_folder() -> Path:
-    """Return the folder of the real data, which MULTIVIEW_DATA names; else raise a UserError."""
+    """Return the folder of the real data, which the environment variable MULTIVIEW_DATA names.
+
+    Raises UserError: it is not set.
+    """
     if "MULTIVIEW_DATA" not in os.environ:
         raise UserError("set MULTIVIEW_DATA to the folder of the real data")
     return Path(os.environ["MULTIVIEW_DATA"])

@@ -1,7 +1,7 @@
-"""Check that files are read in one sitting and that pages have short lines and cells.
+"""Check that Python files are short, and that pages have short lines and short cells of tables.
 
-python -m tools.budgets           # names what is over; `make check` runs it
-python -m tools.budgets --mend    # fills paragraphs of pages anew that have a long line; `make format`
+python -m tools.budgets           # names what is too long; `make check` runs it
+python -m tools.budgets --mend    # also wraps paragraphs of pages that have a long line; `make format`
 """
 
 import re
@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("runtime", "corpora", "parsing", "multiview", "senteval_runner", "studies", "benchmarks")
+FOLDERS = (
+    "runtime", "corpora", "parsing", "multiview", "senteval_runner", "studies", "benchmarks", "tests", "tools"
+)  # fmt: skip
 MAX_LINES = 460
-"""Lines of a Python file."""
+"""Number of lines of a Python file, at most."""
 README_LINES, LINE_LENGTH, CELL_WORDS = 110, 110, 25
-"""Lines of the README, characters of a line of a page, words of a cell of a table."""
+"""Lines of the README, characters of a line of a page, words of a cell of a table, at most."""
 PROSE = re.compile(r"[A-Za-z`*\[(\"]")
-"""Begins a paragraph that may be filled anew: no heading, list, table, picture or code."""
+"""Matches the beginning of a line of prose, not of a heading, list, table, picture or code."""
 
 
 def pages() -> list[Path]:
@@ -26,8 +28,8 @@ def pages() -> list[Path]:
 
 
 def excesses() -> Iterator[str]:
-    """Yield a line for each file, line or cell that is over."""
-    for folder in (*FOLDERS, "tests", "tools"):
+    """Yield a message for each file, line or cell that is too long."""
+    for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if (count := path.read_text(encoding="utf-8").count("\n")) > MAX_LINES:
                 yield f"{path.relative_to(ROOT)}: {count} lines, {MAX_LINES} at most"
@@ -36,7 +38,7 @@ def excesses() -> Iterator[str]:
 
 
 def page_excesses(name: str, text: str) -> Iterator[str]:
-    """Yield what is over in one page."""
+    """Yield a message for all that is too long in one page."""
     lines = text.splitlines()
     if name == "README.md" and len(lines) > README_LINES:
         yield f"{name}: {len(lines)} lines, {README_LINES} at most"
@@ -49,12 +51,13 @@ def page_excesses(name: str, text: str) -> Iterator[str]:
 
 
 def mend(text: str) -> str:
-    """Fill paragraphs of a page anew in which a line is too long; code is left alone."""
+    """Return the text of a page; paragraphs with a long line are wrapped anew, code is not changed."""
     parts = re.split(r"(^```.*?^```\n)", text, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if part.startswith("```") else _fill(part) for part in parts)
 
 
 def _fill(text: str) -> str:
+    """Return text without code in which paragraphs of prose with a long line are wrapped anew."""
     paragraphs = text.split("\n\n")
     for index, paragraph in enumerate(paragraphs):
         lines = paragraph.strip("\n").split("\n")
@@ -68,15 +71,16 @@ def _fill(text: str) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Mend pages where ``--mend`` is given, print what is over, and return 1 if anything is."""
+    """Mend pages if ``words`` are ``--mend``; print what is too long, and return 1 if anything is, else 0."""
     if words == ["--mend"]:
         for path in pages():
             text = path.read_text(encoding="utf-8")
             if (mended := mend(text)) != text:
                 path.write_text(mended, encoding="utf-8")
-    over = list(excesses())
-    print(*over, sep="\n", end="\n" if over else "")
-    return bool(over)
+    messages = list(excesses())
+    for message in messages:
+        print(message)
+    return bool(messages)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,21 @@
 
     python -m tools.build_analogies
 
-Facts are in ``analogies-facts.tsv``, contexts with a blank for a word, in two wordings each, in
-``analogies-frames.tsv``. A word question is made of two facts that share no word; there are as many as in
-UNI's Table 3, drawn at random. A semantic phrase or sentence has one context, found by A's pair, in both
-wordings,
+The facts are in ``analogies-facts.tsv``. The contexts are in ``analogies-frames.tsv``; a context has a blank
+for a word, and is there in two wordings. A word question is made of two facts that have no word in common.
+The questions are drawn at random, as many as in UNI's Table 3.
+
+The four texts of a semantic phrase or sentence question have one context, which depends on the first fact.
+Its two wordings alternate in such a way that common words lead away from the answer:
 
     the streets of Athens : the roads of Greece = the roads of Baghdad : the streets of Iraq
 
-so counting words leads away from the answer. Wrong answers are other words of the category, which keeps the
-contexts grammatical, in the wording of B and C: then word averages score 0 %, as GloVe does in UNI.
+Wrong answers are other words of the category, so that they fit the context, in the wording of B and C. An
+average of word vectors therefore scores 0 %, as GloVe does in UNI.
 
-Participles and comparatives have a context for each pair; the one wrong answer is the past tense or the
-superlative. Negation has one wording: B is "not" A, and the wrong answer denies the right one,
+In questions on participles and comparatives each fact has a context of its own; the only wrong answer is the
+past tense or the superlative. Negation has one wording: B is "not" A, and the wrong answer is the negated
+answer,
 
     the plan was clear : the plan was not clear = the ant is known : the ant is unknown (or: is not unknown)
 
@@ -37,7 +40,7 @@ KINDS = {
     "positive-comparative": "adjective",
     "positive-negative": "predicate",
 }
-"""The words that stand in the blank of a category's contexts."""
+"""The kind of word that the blank of a category's contexts takes."""
 COUNTS = dict(zip(CATEGORIES, (506, 4524, 2467, 506, 1056, 1322, 812), strict=True))
 """The number of questions of each category (UNI, Table 3)."""
 WRONG_WORDS = 4
@@ -47,13 +50,13 @@ POSSESSIVES = ("his", "her", "their", "our", "its", "your")
 
 @dataclass(frozen=True)
 class Fact:
-    """Two words that stand in a category's relation."""
+    """Two words that are in the relation of a category."""
 
     left: str
     right: str
     distractors: tuple[str, ...]
-    """Wrong answers for contexts: the past tense of a participle, the superlative of a comparative, other
-    pronouns beside "she" and "her"."""
+    """Wrong answers in contexts: the past tense of a participle, the superlative of a comparative, or other
+    pronouns than "she" and "her"."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Frame:
 
 
 def read_facts(category: str) -> list[Fact]:
-    """Read the facts of a category, as many as in UNI's Table 3."""
+    """Return the facts of a category, as many as in UNI's Table 3."""
     columns = ("category", "left", "right", "distractors")
     rows = read_table(FOLDER / "analogies-facts.tsv", columns, may_be_empty=("distractors",))
     cells = [row.cells for row in rows if row.cells[0] == category]
@@ -73,15 +76,16 @@ def read_facts(category: str) -> list[Fact]:
 
 
 def read_frames(kind: str, level: str) -> list[Frame]:
-    """Read the contexts of a level for what stands in their blanks."""
+    """Return the contexts of a level whose blanks take this kind of word."""
     rows = read_table(FOLDER / "analogies-frames.tsv", ("kind", "level", "left", "right"))
     return [Frame(*row.cells[2:]) for row in rows if row.cells[:2] == (kind, level)]
 
 
 def fill(wording: str, word: str, kind: str, level: str, *, is_right: bool) -> str:
-    """Put a word into a context's blank; a sentence gets its capital.
+    """Return a wording with the word in its blank; a sentence begins with a capital.
 
-    It stands there as "the boy", "her friend" or, the right word of a pair in a sentence, "are walking".
+    A noun for a person gets "the", a possessive pronoun "friend". In a sentence a participle that is right
+    (``is_right``) gets "are".
     """
     if kind == "person" and word not in PRONOUNS:
         word = f"{word} friend" if word in POSSESSIVES else f"the {word}"
@@ -94,7 +98,17 @@ def fill(wording: str, word: str, kind: str, level: str, *, is_right: bool) -> s
 def in_context(
     category: str, level: str, one: Fact, other: Fact, first: Frame, second: Frame, wrong: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """Put two facts into their contexts: the texts of a, b, c and the answer, and of the wrong words."""
+    """Return the texts of a, b, c and the answer in their contexts, and the texts of the wrong words.
+
+    Args:
+        category: the relation of the facts.
+        level: ``phrase`` or ``sentence``.
+        one: the fact of a and b.
+        other: the fact of c and the answer.
+        first: the context of the first fact.
+        second: the context of the second fact; of semantic questions it is not used.
+        wrong: the wrong words.
+    """
     kind = KINDS[category]
     words = [one.left, one.right, other.left, other.right]
     if kind == "predicate":
@@ -112,15 +126,15 @@ def in_context(
 
 
 def build_questions(category: str) -> Iterator[Analogy]:
-    """Make the questions of a category, those of words first, always the same."""
+    """Yield the questions of a category, those of words first; they are always the same."""
     facts = read_facts(category)
     generator = random.Random(category)
     pairs = [(a, b) for a in facts for b in facts if a.left != b.left and a.right != b.right]
     pairs = [pairs[row] for row in sorted(generator.sample(range(len(pairs)), COUNTS[category]))]
-    # "Her" and "the widow" do not stand in one context.
+    # "Her" and "the widow" do not fit the same context.
     alike = [fact for fact in facts if not (category in SEMANTIC and fact.distractors)]
     words = sorted({word for fact in alike for word in (fact.left, fact.right)})
-    # Each answer has an order of wrong words of its own: so texts recur, and the file is small.
+    # The order of wrong words depends on the answer alone, so that texts recur and the file is small.
     order = {fact: [*fact.distractors, *generator.sample(words, len(words))] for fact in facts}
     for level in LEVELS:
         frames = read_frames(KINDS[category], level)

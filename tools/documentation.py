@@ -1,8 +1,7 @@
-"""Add what the documentation needs beyond Markdown: a hook of mkdocs, which ``mkdocs.yml`` names.
+"""Convert equations and references of the documentation to HTML, as a hook of mkdocs in ``mkdocs.yml``.
 
-Equations stand between dollar signs and are marked by pymdownx.arithmatex. They become MathML while the site
-is built, so that no script and no font is fetched. References in docstrings become links if the site has the
-name.
+Equations in dollar signs are marked by pymdownx.arithmatex. Here they become MathML, so that the site loads
+no script and no font for them. References in docstrings become links if the site has an anchor of that name.
 """
 
 import html
@@ -15,8 +14,11 @@ ROLE = re.compile(r":(?:class|func|mod|meth|attr|data):<code>~?((?:\w+\.)*(\w+))
 
 
 def on_page_content(content: str, **_: object) -> str:
-    """Replace formulas and references in a page's HTML; mkdocs calls this before it resolves links."""
-    # :class:`package.module.Name` becomes Name, a link if the name has a place on the site.
+    """Return the HTML of a page with its formulas and references converted.
+
+    mkdocs calls this function before it resolves links.
+    """
+    # :class:`package.module.Name` becomes Name, with a link if the site has an anchor of that name.
     content = FORMULA.sub(_mathml, content)
     return ROLE.sub(r'<autoref identifier="\1" optional><code>\2</code></autoref>', content)
 

@@ -1,17 +1,17 @@
-"""The figures of the pages, and the file of results behind them, ``docs/figures.tsv``, which this writes.
+"""Keep ``docs/figures.tsv``, which says for each figure of the pages by which command it was measured.
 
     python -m tools.figures docs/models.md#side-by-side --looked 3 -- python -m benchmarks.encoding
     python -m tools.figures docs/models.md#side-by-side --looked 3 --made COMMIT -- python -m MODULE
 
-The first line runs the command and gives a row to each figure of these sections that the command prints, as
-JSON or as text. The second runs nothing: it takes the figures that stood in a page of that commit, which the
-command gave then. Rows of these sections by the same command are replaced; with ``--made`` they stay. Rows of
-figures that a section no longer has are removed. A command with $D, the folder of the real data, is quoted:
-'$D/senteval'.
+The first line runs the command after ``--``. Each figure of the named sections that the command prints, as
+JSON or as text, gets a row. The second line runs nothing; its figures are those of the pages at that commit,
+which must come from the command. Rows of these sections that are from the same command are replaced; with
+``--made`` they stay. Rows of figures that a section no longer has are removed. In a command $D is the folder
+of the real data, and must be quoted: '$D/senteval'.
 
-What counts as a figure: outside of code, headings and the targets of links, every number with decimals or
-before "%", "per cent" or "×", and in tables every whole number, too, but for the first column. What is no
-result is in :data:`SETTINGS`, with the reason.
+A figure is every number with decimals or before "%", "per cent" or "×", and in a table every whole number
+outside the first column. Numbers in code, headings and targets of links are no figures. Numbers that are no
+results are matched by :data:`SETTINGS`, which has the reasons.
 """
 
 import csv
@@ -53,11 +53,14 @@ SETTINGS = {
     r"at (?:4,800|2,560|384) numbers|7,616 numbers|1,000 numbers": "a number of dimensions",
     r"\(2 × 128 numbers\)|2 × 200 units|0\.1 to 0\.15": "a setting",
 }
-"""Numbers that are no results, by the words around them -> the reason."""
+"""The reason why a number is no result, by a pattern of the number with the words around it."""
 SETTING_COLUMNS = ("passes", "seeds", "rate", "numbers", "sentences", "on disk", "licence", "languages")
-"""Titles of columns, and of rows, whose numbers are settings or sizes of files."""
+"""Beginnings of titles of columns and rows whose numbers are settings or sizes of files."""
 MAX_DIGITS_LESS = 2
-"""A page may print so many decimals fewer than a command; with fewer still, anything would do."""
+"""Number of decimals that a page may leave out of a command's number, at most.
+
+With fewer decimals too many numbers would match.
+"""
 NUMBER = r"[−-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 UNIT = r"%|×|ms\b|s\b|MB\b|per cent|points?\b|sentences/s"
 FIGURE = re.compile(
@@ -70,7 +73,7 @@ NO_TEXT = re.compile(r"`[^`]*`|!\[[^\]]*\]\([^)]*\)|\]\([^)]*\)|https?://\S+")
 
 @dataclass(frozen=True)
 class Row:
-    """A figure that a command gave: a line of the file. Numbers are as printed, with a plain minus."""
+    """A figure that a command printed, which is a line of the file; numbers are text with a plain minus."""
 
     name: str
     value: str
@@ -80,37 +83,48 @@ class Row:
     unit: str = ""
     command: str = ""
     commit: str = ""
-    """The code that was run; with + it had changes that were not landed."""
+    """The commit of the code that was run; with + the code had changes that are not in the commit."""
     date: str = ""
     seeds: str = ""
     looked: str = ""
     """How often these rows of data had been looked at before."""
     places: str = ""
-    """Sections of pages in which it stands, once for each time that it does."""
+    """The sections with this figure, separated by blanks; a section that has it twice is repeated."""
 
     def gives(self, figure: "Row") -> bool:
-        """Tell whether a page's figure is this one, at the page's digits; it may lack the interval."""
-        pairs = [(getattr(figure, part), getattr(self, part)) for part in ("low", "high", "deviation")]
-        return _equal(figure.value, self.value) and all(_equal(a, b) for a, b in pairs if a)
+        """Return whether a figure of a page is this one, rounded as on the page.
+
+        The page may leave out the interval and the deviation.
+        """
+        if not _equal(figure.value, self.value):
+            return False
+        for part in ("low", "high", "deviation"):
+            printed = getattr(figure, part)
+            if printed and not _equal(printed, getattr(self, part)):
+                return False
+        return True
 
 
 def _equal(printed: str, measured: str) -> bool:
-    """Tell whether a number as printed is another one, rounded to as many digits."""
+    """Return whether a printed number is the measured one, rounded to the digits of the printed one."""
     if not measured:
         return False
-    digits = [-int(Decimal(number).as_tuple().exponent) for number in (printed, measured)]
-    if digits[1] - digits[0] > MAX_DIGITS_LESS:
+    printed_digits, measured_digits = (
+        -int(Decimal(number).as_tuple().exponent) for number in (printed, measured)
+    )
+    if measured_digits - printed_digits > MAX_DIGITS_LESS:
         return False
     rounded = Decimal(measured).quantize(Decimal(printed), ROUND_HALF_UP)
     return printed == str(rounded) or Decimal(printed) == Decimal(measured) == rounded
 
 
 def _plain(number: str | None) -> str:
+    """Return a number with a plain minus and without commas between thousands."""
     return (number or "").replace("−", "-").replace(",", "")
 
 
 def figures_of(text: str, *, is_cell: bool = False) -> list[Row]:
-    """The figures of a line of text, or of a cell of a table."""
+    """Return the figures of a line of text or, with ``is_cell``, of a cell of a table."""
     text = re.sub(r"\*\*", "", NO_TEXT.sub("]", text))
     for pattern in SETTINGS:
         text = re.sub(pattern, "", text)
@@ -124,16 +138,23 @@ def figures_of(text: str, *, is_cell: bool = False) -> list[Row]:
 
 
 def slug(title: str) -> str:
-    """The anchor of a heading."""
+    """Return the anchor of a heading."""
     return re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip())
 
 
 def page_figures(page: str, text: str) -> Iterator[Row]:
-    """The figures of a page, each with its section as place and where in it it stands as name."""
-    place, header, block = f"{page}#", [], []
+    """Yield the figures of a page.
 
-    def named(name: str, figures: Iterable[Row]) -> Iterator[Row]:
-        return (replace(one, name=f"{place.split('#')[1]} | {name}", places=place) for one in figures)
+    The place of a figure is its section; its name is the section's and the row and column of a table, or the
+    first words of a paragraph.
+    """
+    place = f"{page}#"
+    header: list[str] = []
+    block: list[str] = []
+
+    def named(name: str, figures: Iterable[Row]) -> list[Row]:
+        section = place.split("#")[1]
+        return [replace(figure, name=f"{section} | {name}", places=place) for figure in figures]
 
     for line in [*CODE.sub("\n\n", text).splitlines(), ""]:
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] if line.startswith("|") else []
@@ -148,7 +169,8 @@ def page_figures(page: str, text: str) -> Iterator[Row]:
             place = f"{page}#{slug(line.lstrip('# '))}"
         elif not cells or not header:
             header = cells
-            yield from named("header", (figure for cell in cells for figure in figures_of(cell)))
+            for cell in cells:
+                yield from named("header", figures_of(cell))
         elif not set("".join(cells)) <= set("-: "):
             for number, (title, cell) in enumerate(zip(header, cells, strict=True)):
                 labels = [label.lower() for label in (title, cells[0]) if label]
@@ -158,13 +180,15 @@ def page_figures(page: str, text: str) -> Iterator[Row]:
 
 
 def all_figures() -> list[Row]:
-    """The figures of all pages."""
-    texts = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
-    return [figure for page, text in texts.items() for figure in page_figures(page, text)]
+    """Return the figures of all pages."""
+    figures: list[Row] = []
+    for page in PAGES:
+        figures += page_figures(page, (ROOT / page).read_text(encoding="utf-8"))
+    return figures
 
 
 def read_rows(path: Path = FILE) -> list[Row]:
-    """Read the file of results."""
+    """Return the rows of the file of results; none if there is no file."""
     if not path.exists():
         return []
     with open(path, encoding="utf-8", newline="") as stream:
@@ -172,12 +196,12 @@ def read_rows(path: Path = FILE) -> list[Row]:
 
 
 def write_rows(rows: Iterable[Row]) -> None:
-    """Write the file of results, by pages in order."""
-    order = {page: number for number, page in enumerate(PAGES)}
+    """Write the file of results, in the order of pages."""
 
     def key(row: Row) -> tuple[int, str, str]:
-        first = row.places.split(" ")[0]
-        return order[first.split("#")[0]], first, row.command
+        first_place = row.places.split(" ")[0]
+        page = first_place.split("#")[0]
+        return PAGES.index(page), first_place, row.command
 
     columns = list(Row.__dataclass_fields__)
     lines = ["\t".join(getattr(row, column) for column in columns) for row in sorted(rows, key=key)]
@@ -185,33 +209,49 @@ def write_rows(rows: Iterable[Row]) -> None:
 
 
 def unmatched(figures: Iterable[Row], rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """Return figures of pages without a row, and rows of sections that have no such figure."""
-    left: dict[str, list[Row]] = {}
+    """Return the figures that have no row, and the rows that have no figure.
+
+    Each row takes one figure of each of its places. A row without a figure at some places is returned once
+    for each of these.
+    """
+    rows_of_place: dict[str, list[Row]] = {}
     for row in rows:
         for place in row.places.split(" "):
-            left.setdefault(place, []).append(row)
-    without = []
-    # Those with an interval first: one without may take any row; then those of most digits.
-    for figure in sorted(figures, key=lambda one: (not one.low + one.deviation, -len(one.value))):
-        here = left.get(figure.places, [])
-        row = next((row for row in here if row.gives(figure)), None)
-        without += [figure] if row is None else []
-        if row is not None:
-            here.remove(row)
-    return without, [replace(row, places=place) for place, rows in left.items() for row in rows]
+            rows_of_place.setdefault(place, []).append(row)
+
+    def order(figure: Row) -> tuple[bool, int]:
+        """Put figures with an interval first, then those with most digits, because fewer rows match them."""
+        has_interval = bool(figure.low or figure.deviation)
+        return not has_interval, -len(figure.value)
+
+    unmatched_figures = []
+    for figure in sorted(figures, key=order):
+        candidates = rows_of_place.get(figure.places, [])
+        match = next((row for row in candidates if row.gives(figure)), None)
+        if match is None:
+            unmatched_figures.append(figure)
+        else:
+            candidates.remove(match)
+    unmatched_rows = []
+    for place, rows_left in rows_of_place.items():
+        unmatched_rows += [replace(row, places=place) for row in rows_left]
+    return unmatched_figures, unmatched_rows
 
 
 def _leaves(value: object, name: str) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of the leaves of a JSON value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    if isinstance(value, str | int | float):
-        yield name, format(Decimal(str(value)), "f") if isinstance(value, float) else str(value)
-    for key, part in items:
-        yield from _leaves(part, f"{name} | {key}".removeprefix(" | "))
+    """Yield name and text of each string or number in a JSON value; a name joins the keys on the way."""
+    if isinstance(value, float):
+        yield name, format(Decimal(str(value)), "f")
+    elif isinstance(value, str | int):
+        yield name, str(value)
+    elif isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in items:
+            yield from _leaves(part, f"{name} | {key}".removeprefix(" | "))
 
 
 def printed_figures(output: str) -> Iterator[Row]:
-    """The figures that a command printed: of lines of JSON those of every leaf, else those of the text."""
+    """Yield the figures that a command printed, in lines of JSON, tables and other text."""
     header: list[str] = []
     for line in output.splitlines():
         leaves = [(FIGURE.split(line)[0].strip(), line)]
@@ -227,7 +267,10 @@ def printed_figures(output: str) -> Iterator[Row]:
 
 
 def run_command(command: str, folder: Path) -> str:
-    """Run a command in a folder and return what it printed; $D is the folder of the real data."""
+    """Run a command in a folder, and return what it printed; $D is the folder of the real data.
+
+    Raises UserError: the command failed.
+    """
     words = shlex.split(command.replace("$D", os.environ.get("MULTIVIEW_DATA", "$D")))
     words = [sys.executable if word == "python" else word for word in words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -238,9 +281,9 @@ def run_command(command: str, folder: Path) -> str:
 
 
 def _git(*words: str) -> str:
-    return subprocess.run(
-        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    """Return what a command of git prints."""
+    process = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return process.stdout.strip()
 
 
 @configuration
@@ -262,10 +305,10 @@ class FiguresConfig:
 
 
 def main(config: FiguresConfig) -> None:
-    """Write the rows, and say which figures of the sections have none."""
+    """Write the rows, and print which figures of the sections have none."""
     figures = [figure for figure in all_figures() if figure.places in config.places]
-    if wrong := set(config.places) - {figure.places for figure in figures}:
-        raise UserError(f"{min(wrong)}: no section with figures; write PAGE#SECTION, as links do")
+    if unknown := set(config.places) - {figure.places for figure in figures}:
+        raise UserError(f"{min(unknown)}: no section with figures; write PAGE#SECTION, as links do")
     old_rows = read_rows()
     if config.made:
         commit = _git("rev-parse", "--short=8", config.made)
@@ -275,48 +318,58 @@ def main(config: FiguresConfig) -> None:
     else:
         base = _git("merge-base", "HEAD", "main")
         is_changed = bool(_git("status", "--porcelain", "-uno")) or base != _git("rev-parse", "HEAD")
-        commit, date = base[:8] + "+" * is_changed, datetime.now(UTC).date().isoformat()
+        commit = base[:8] + ("+" if is_changed else "")
+        date = datetime.now(UTC).date().isoformat()
         printed = list(printed_figures(run_command(config.command, ROOT)))
         old_rows = without_places(old_rows, config)
-    facts = {"command": config.command, "commit": commit, "date": date}
-    facts |= {"seeds": config.seeds, "looked": config.looked}
-    new: dict[tuple[str, ...], Row] = {}
-    for figure in unmatched(figures, old_rows)[0]:
-        source = next((one for one in printed if one.gives(figure)), None)
+    run = {"command": config.command, "commit": commit, "date": date}
+    run |= {"seeds": config.seeds, "looked": config.looked}
+    new_rows: dict[tuple[str, ...], Row] = {}
+    figures_without_row, _ = unmatched(figures, old_rows)
+    for figure in figures_without_row:
+        source = next((row for row in printed if row.gives(figure)), None)
         if source is not None and config.only in figure.name:
             name = figure.name if config.made else source.name
-            row = replace(source, name=name, unit=figure.unit or source.unit, **facts)
-            known = new.get(key := (name.partition(" | ")[2], row.value, row.low), row)
-            new[key] = replace(known, places=f"{known.places} {figure.places}".strip())
-    rows = [*old_rows, *new.values()]
+            row = replace(source, name=name, unit=figure.unit or source.unit, **run)
+            # Equal figures in several places have one row.
+            key = (name.partition(" | ")[2], row.value, row.low)
+            row = new_rows.get(key, row)
+            new_rows[key] = replace(row, places=f"{row.places} {figure.places}".strip())
+    rows = [*old_rows, *new_rows.values()]
     write_rows(without_unused(rows, figures, config.places))
-    print(f"{len(new)} rows written to {FILE.relative_to(ROOT)}")
-    for figure in unmatched(figures, read_rows())[0]:
+    print(f"{len(new_rows)} rows written to {FILE.relative_to(ROOT)}")
+    figures_without_row, _ = unmatched(figures, read_rows())
+    for figure in figures_without_row:
         print(f"no row yet: {figure.places}: {figure.name}: {figure.value}")
 
 
 def without_unused(rows: Iterable[Row], figures: Iterable[Row], places: Sequence[str]) -> list[Row]:
-    """Return rows without these sections where they no longer have such a figure."""
-    unused = [
-        (one.name, one.value, one.places) for one in unmatched(figures, rows)[1] if one.places in places
-    ]
+    """Return the rows without those of ``places`` in which their figure no longer is."""
+    _, unmatched_rows = unmatched(figures, rows)
+    unused = [(row.name, row.value, row.places) for row in unmatched_rows if row.places in places]
     kept = []
     for row in rows:
-        own = row.places.split(" ")
-        for place in [place for place in own if (row.name, row.value, place) in unused]:
-            unused.remove((row.name, row.value, place))
-            own.remove(place)
-        kept += [replace(row, places=" ".join(own))] if own else []
+        places_of_row = []
+        for place in row.places.split(" "):
+            key = row.name, row.value, place
+            if key in unused:
+                unused.remove(key)
+            else:
+                places_of_row.append(place)
+        if places_of_row:
+            kept.append(replace(row, places=" ".join(places_of_row)))
     return kept
 
 
 def without_places(rows: Iterable[Row], config: FiguresConfig) -> list[Row]:
-    """Return rows without those that the command gave in these sections, which are made anew."""
+    """Return the rows without those of the named sections that are from the command, which is run again."""
     kept = []
     for row in rows:
-        is_same = row.command == config.command and config.only in row.name
-        places = [place for place in row.places.split(" ") if not (is_same and place in config.places)]
-        kept += [replace(row, places=" ".join(places))] if places else []
+        places = row.places.split(" ")
+        if row.command == config.command and config.only in row.name:
+            places = [place for place in places if place not in config.places]
+        if places:
+            kept.append(replace(row, places=" ".join(places)))
     return kept
 
 

@@ -2,9 +2,9 @@
 
     python -m tools.fit_judge FOLDER [CACHE]
 
-This writes pairs.json, whose data may be used in production, and pairs-with-mrpc.json, for research, to
-FOLDER. The rows are those of :mod:`tools.judge_rows`. CACHE, by default runs/judge, keeps the trees.
-MULTIVIEW_DATA is the folder of the real data.
+This writes two files to FOLDER: pairs.json, whose data may be used in production, and pairs-with-mrpc.json,
+for research alone. The rows are those of :mod:`tools.judge_rows`. CACHE, by default runs/judge, keeps the
+trees. MULTIVIEW_DATA is the folder of the real data.
 """
 
 import sys
@@ -20,11 +20,14 @@ from tools import data_folder
 from tools.judge_rows import parsed, read_sides, texts_of
 
 SHARES = {"PAWS": 3.5, "MRPC": 5, "Binding": 0.3, "SemAntoNeg": 0.2, "swap": 2.5, "replace": 4.5, "Near": 1}
-"""How much each set counts; hard sets count more than easy ones. Chosen by five folds."""
+"""The weight of each group of sets in the fit, chosen by cross-validation with five folds.
+
+Groups in which pairs are hard to judge have a larger weight.
+"""
 STRENGTH = 3.0
-"""Strength of the ridge, for a thousand pairs."""
+"""Strength of the L2 penalty, for a thousand pairs."""
 CACHE = Path("runs/judge")
-"""The folder of what is kept."""
+"""The folder of trees, and of vectors of benchmarks."""
 DATA = {
     "PAWS": "PAWS-Wiki dev, rows 1 to 2,000 (Zhang et al. 2019), free for any purpose; source: Google LLC",
     "MRPC": "MRPC train (Dolan and Brockett 2005), Microsoft Research licence: research only",
@@ -34,11 +37,11 @@ DATA = {
     "Near": "short sentences that nearly say the same: this package, Apache 2.0",
 }
 LICENCE = "Apache-2.0 AND CC-BY-4.0 AND LicenseRef-PAWS"
-"""Of the default judge's data."""
+"""The licence of the data of pairs.json."""
 
 
 def main(folder: Path, cache: Path = CACHE) -> None:
-    """Fit both judges."""
+    """Fit both judges, and write their files."""
     sides = read_sides(data_folder())
     source = TextSource.load("builtin", "cpu")
     trees = parsed(texts_of(sides), cache)
@@ -46,21 +49,23 @@ def main(folder: Path, cache: Path = CACHE) -> None:
     pair_counts = Counter[str]()
     for name, pairs in sets.items():
         pair_counts[name.split()[0]] += len(pairs)
-    parts = {}
+    numbers, labels, shares = {}, {}, {}
     for name, pairs in sets.items():
         group = name.split()[0]
-        label_n = np.array([int(is_same) for is_same, _, _ in pairs])
+        label_n = np.array([int(pair.is_same) for pair in pairs])
         balance_n = np.where(label_n == 1, 0.5 / label_n.mean(), 0.5 / (1 - label_n.mean()))
-        share_n = balance_n * SHARES[group] / pair_counts[group]
-        _, numbers_nF = read_numbers([(a, b) for _, a, b in pairs], source, trees=trees)
-        parts[name] = (numbers_nF, label_n, share_n)
+        labels[name] = label_n
+        shares[name] = balance_n * SHARES[group] / pair_counts[group]
+        _, numbers[name] = read_numbers([(pair.first, pair.second) for pair in pairs], source, trees=trees)
         print(name, len(pairs), flush=True)
     for file, omitted_set, licence in (
         ("pairs", "MRPC", LICENCE),
         ("pairs-with-mrpc", "", f"{LICENCE} AND LicenseRef-MRPC"),
     ):
-        columns = zip(*(part for name, part in parts.items() if name != omitted_set), strict=True)
-        numbers_nF, label_n, share_n = (np.concatenate(column) for column in columns)
+        names = [name for name in sets if name != omitted_set]
+        numbers_nF = np.concatenate([numbers[name] for name in names])
+        label_n = np.concatenate([labels[name] for name in names])
+        share_n = np.concatenate([shares[name] for name in names])
         data = {name: origin for name, origin in DATA.items() if name != omitted_set}
         about = {"data": data, "licence": licence, "encoder": "", "pairs": len(label_n)}
         weights = Weights.fit(numbers_nF, label_n, share_n, strength=STRENGTH, about=about)

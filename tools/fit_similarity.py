@@ -2,15 +2,21 @@
 
     python -m tools.fit_similarity FOLDER [CACHE]
 
-This writes free.json, whose data may be used in production, and rated.json, for research, to FOLDER. What
-grades a pair, from 0 to 1: for pairs of free text the cosine of MiniLM, the teacher of ``builtin``, and where
-SNLI's annotators gave a label, a tenth more for entailment and less for contradiction; for pairs made by rule
-a value that was set here; for SICK and STS-B people did. CACHE, by default runs/similarity, keeps numbers and
-cosines. MULTIVIEW_DATA is the folder of the real data, and MiniLM's package must be installed.
+This writes two files to FOLDER: free.json, whose data may be used in production, and rated.json, for research
+alone. The weights are fitted to grades of pairs, from 0 (different) to 1 (the same):
 
-Legend of dimension suffixes: n pairs, F numbers.
+- the grade of a pair of free text is its cosine by MiniLM, the teacher of ``builtin``; a tenth is added if
+  SNLI's annotators called it entailment, and subtracted if they called it contradiction;
+- the grade of a pair made by rule is set in this file;
+- the grades of SICK and STS-B are people's ratings.
+
+CACHE, by default runs/similarity, keeps numbers and cosines. MULTIVIEW_DATA is the folder of the real data;
+MiniLM's package must be installed.
+
+Legend of dimension suffixes: n pairs, F numbers of a pair.
 """
 
+import itertools
 import lzma
 import re
 import sys
@@ -39,16 +45,17 @@ RULES = {
     "swap object": (0.6, 0.015), "swap attribute": (0.6, 0.03), "replace relation": (0.6, 0.03),
     "replace attribute": (0.6, 0.02),
 }  # fmt: skip
-"""How alike the pairs of a set are that do not say the same, and how much the set counts."""
+"""The grade of the pairs of a set that do not mean the same, and the weight of the set in the fit."""
 SAME = 0.95
-"""How alike pairs are that say the same."""
+"""The grade of pairs made by rule that mean the same."""
 LABELS = {"entailment": 0.1, "neutral": 0.0, "contradiction": -0.1}
-"""The labels of SNLI, each with the number that it adds to the teacher's cosine."""
+"""The number that is added to the teacher's cosine, by SNLI's label."""
 SNLI_PAIRS, POOL, NEIGHBOURS = 3500, 3500, 1200
+"""Pairs of SNLI; sentences of a kind of text, and how many of them are paired with a near sentence."""
 STRENGTHS = {"free": 30.0, "rated": 10.0}
-"""Strengths of the ridge, for a thousand pairs."""
+"""Strength of the L2 penalty, for a thousand pairs, by file of weights."""
 RATED = {"STSBenchmark": (0, 5), "SICKRelatedness": (1, 5)}
-"""The tasks that people rated, with the ends of their scales."""
+"""The tasks that people rated, with the lowest and highest rating."""
 DATA = {
     "SNLI": "SNLI dev, 3,500 pairs with labels (Bowman et al. 2015), CC BY-SA 4.0; and near pairs among them",
     "Wikipedia": "1,200 pairs of near sentences, CC BY-SA 3.0",
@@ -68,7 +75,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class Graded(NamedTuple):
-    """The numbers of pairs, how alike they are, and how much all of them count."""
+    """The numbers of the pairs of a set, their grades, and the weight of the set in the fit."""
 
     numbers_nF: Floats
     grade_n: Floats
@@ -76,7 +83,10 @@ class Graded(NamedTuple):
 
 
 def cached(file: str, pairs: Pairs, cache: Path, compute: Callable[[Pairs], Any]) -> Any:
-    """Return what was computed for pairs, in this call or an earlier one."""
+    """Return the array that ``compute`` makes from pairs; it is computed once, and kept in ``cache``.
+
+    ``file`` is the beginning of the file name; the rest is a digest of the pairs.
+    """
     path = cache / f"{file}-{json_digest([*map(list, pairs)], 16)}.npy"
     if not path.is_file():
         cache.mkdir(parents=True, exist_ok=True)
@@ -85,39 +95,47 @@ def cached(file: str, pairs: Pairs, cache: Path, compute: Callable[[Pairs], Any]
 
 
 def numbers_of(pairs: Pairs, source: TextSource) -> Floats:
-    """Return the numbers of similarity, [n, F]."""
+    """Return the numbers of pairs that the similarity reads, [n, F]."""
     comparison, numbers_nF = read_numbers(pairs, source)
     return similarity_numbers(pairs, comparison, numbers_nF, source)[0]
 
 
 def teacher_cosines(pairs: Pairs) -> Floats:
-    """Return MiniLM's cosines, at least 0: [n]."""
+    """Return MiniLM's cosines of pairs, [n]; those below 0 are set to 0."""
     sets = {"": PairSet(np.zeros(len(pairs)), list(pairs))}
     return np.clip(cosines_by(sets, minilm_vectors(texts_of(sets)))[""], 0, 1)
 
 
 def rated_pairs(data: Path, task: str, split: str) -> tuple[list[tuple[str, str]], Floats]:
-    """Return the pairs of a task that people rated, and the ratings, from 0 to 1."""
-    rows, (low, high) = read_task(task, data / "senteval").splits[split], RATED[task]
+    """Return the pairs of a task that people rated, and the ratings, scaled to 0 to 1, [n]."""
+    rows = read_task(task, data / "senteval").splits[split]
+    low, high = RATED[task]
     pairs = [(" ".join(a), " ".join(b)) for a, b in zip(rows.a, rows.b or [], strict=True)]
     return pairs, (np.array(rows.y, np.float64) - low) / (high - low)
 
 
 def free_pairs(data: Path) -> list[tuple[list[tuple[str, str]], Floats]]:
-    """Return pairs of free text, without the sentences of rated tasks, and what their labels add."""
-    rated = (rated_pairs(data, task, split)[0] for task in RATED for split in ("train", "dev", "test"))
-    known = {_normalise(text) for pairs in rated for pair in pairs for text in pair}
+    """Return sets of pairs of free text, each with the numbers that labels add to its grades, [n].
+
+    The sets are pairs of SNLI, and near sentences of SNLI, Wikipedia and MASC. Sentences of the rated tasks
+    are left out.
+    """
+    known: set[str] = set()
+    for task, split in itertools.product(RATED, ("train", "dev", "test")):
+        rated, _ = rated_pairs(data, task, split)
+        known |= {_normalise(text) for pair in rated for text in pair}
     rng = np.random.default_rng(0)
     columns = ("label", "sentence1", "sentence2")
     rows = [row.cells for row in read_table(data / "nli/snli_dev.tsv", columns)]
     rows = [row for row in rows if known.isdisjoint(map(_normalise, row[1:]))]
     rows = [rows[index] for index in rng.permutation(len(rows))[:SNLI_PAIRS]]
-    parts = [([(a, b) for _, a, b in rows], np.array([LABELS[label] for label, _, _ in rows]))]
-    pools = [list(dict.fromkeys([*(row[1] for row in rows), *(row[2] for row in rows)]))]
+    labels, premises, hypotheses = (list(column) for column in zip(*rows, strict=True))
+    parts = [(list(zip(premises, hypotheses, strict=True)), np.array([LABELS[label] for label in labels]))]
+    pools = [list(dict.fromkeys(premises + hypotheses))]
     for name in ("wikipedia", "masc"):
-        with lzma.open(data / f"corpora/{name}.txt.xz", "rt", encoding="utf-8") as lines:
-            listed = [line.strip() for line, _ in zip(lines, range(60_000), strict=False)]
-        pools.append([line for line in listed if 20 < len(line) < 160 and _normalise(line) not in known])
+        with lzma.open(data / f"corpora/{name}.txt.xz", "rt", encoding="utf-8") as stream:
+            lines = [line.strip() for line in itertools.islice(stream, 60_000)]
+        pools.append([line for line in lines if 20 < len(line) < 160 and _normalise(line) not in known])
     encoder = MultiViewEncoder.load("builtin", "cpu", structure=0)
     for pool in pools:
         texts = [pool[index] for index in rng.permutation(len(pool))[:POOL]]
@@ -130,11 +148,12 @@ def free_pairs(data: Path) -> list[tuple[list[tuple[str, str]], Floats]]:
 
 
 def _normalise(text: str) -> str:
+    """Return the words of a text in lower case, without punctuation."""
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def read_graded(data: Path, cache: Path, source: TextSource) -> dict[str, list[Graded]]:
-    """Return the sets that either file of weights is fitted on."""
+    """Return the sets of pairs that the weights ``free`` and ``rated`` are fitted to."""
 
     def numbers(pairs: Pairs) -> Any:
         return cached("numbers", pairs, cache, lambda pairs: numbers_of(pairs, source))
@@ -148,14 +167,15 @@ def read_graded(data: Path, cache: Path, source: TextSource) -> dict[str, list[G
         rows = [pair for row in fitted[name] for pair in row]
         grade_n = np.where([pair.is_same for pair in rows], SAME, other)
         sets.append(Graded(numbers([pair[1:] for pair in rows]), grade_n, share))
-    by_people = [
-        (numbers(pairs), grade_n) for pairs, grade_n in (rated_pairs(data, x, "train") for x in RATED)
-    ]
-    return {"free": sets, "rated": sets + [Graded(*part, 1) for part in by_people]}
+    rated_sets = []
+    for task in RATED:
+        pairs, grade_n = rated_pairs(data, task, "train")
+        rated_sets.append(Graded(numbers(pairs), grade_n, 1))
+    return {"free": sets, "rated": sets + rated_sets}
 
 
 def fit(sets: Sequence[Graded], strength: float, about: dict[str, Any] | None = None) -> SimilarityWeights:
-    """Fit to sets of pairs."""
+    """Return weights that are fitted to sets of pairs, with ``strength`` of the L2 penalty."""
     shares = [np.full(len(part.grade_n), part.share / len(part.grade_n)) for part in sets]
     return SimilarityWeights.fit(
         np.concatenate([part.numbers_nF for part in sets]),
@@ -167,7 +187,7 @@ def fit(sets: Sequence[Graded], strength: float, about: dict[str, Any] | None = 
 
 
 def main(folder: Path, cache: Path = CACHE) -> None:
-    """Fit both."""
+    """Fit both weights, and write their files."""
     graded = read_graded(data_folder(), cache, TextSource.load("builtin", "cpu"))
     for name, data, licence in (
         ("free", DATA, LICENCE),

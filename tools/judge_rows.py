@@ -1,17 +1,18 @@
-"""The rows that judges are fitted on, and those that they are scored on.
+"""Read the rows that judges are fitted on, and the rows that they are scored on.
 
-The scored rows are those of other halves, or parts, than the rows that judges are fitted on and numbers were
-chosen on, without each row that has a sentence of a fitted row (in lower case, without articles and
-punctuation), or one of its pairs of antonyms (a word of either sentence, listed by :mod:`the package
-<multiview.structure.poles>` or WordNet). What is left of them: :func:`overlaps`.
+Fitted rows are those on which weights are fitted and settings were chosen; scored rows are from other halves
+or parts of the data sets. A scored row is dropped if it has a sentence of a fitted row (compared in lower
+case, without articles and punctuation) or one of its pairs of antonyms. A pair of antonyms is a word of one
+sentence and a word of the other that are listed as antonyms in :mod:`the package <multiview.structure.poles>`
+or in WordNet.
 
-A row is one pair, the pairs of a triplet, or the three of SemAntoNeg and SugarCrepe++. SemAntoNeg is halved
-by a hash of the words that an input's negation and its paraphrase do not share, SugarCrepe++ by row.
+A row is a single pair, the pairs of a triplet, or three pairs in SemAntoNeg and SugarCrepe++. SemAntoNeg is
+halved by a hash of its antonyms, SugarCrepe++ by taking every second row.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -35,9 +36,9 @@ CAPTIONS = {
 }
 """SugarCrepe++'s parts, and their names in its files."""
 PAWS_ROWS = 2000
-"""PAWS's first rows are fitted on."""
+"""The number of PAWS's first rows, on which judges are fitted."""
 QUORA_ROWS = 1000
-"""Duplicates of Quora that are scored."""
+"""The number of Quora's duplicates that are scored."""
 FILLINGS_OF_NEAR = 8
 """Fillings of each frame of short sentences that differ by an article, a tense or one word."""
 Row = tuple[Pair, ...]
@@ -47,31 +48,32 @@ Antonyms = frozenset[str]
 
 
 class Sides(NamedTuple):
-    """The rows of either side."""
+    """The fitted and the scored rows."""
 
     fitted: Rows
     scored: Rows
     dropped: dict[str, int]
-    """How many rows of each scored set share something with a fitted row, and were left out."""
+    """How many rows of each scored set were dropped."""
 
 
 def differing_words(a: str, b: str) -> set[str]:
-    """Return the words that only one of two sentences has, in SemAntoNeg the pair of antonyms."""
+    """Return the words that are in one of two sentences only; in SemAntoNeg these are the two antonyms."""
     return _words(a) ^ _words(b)
 
 
 def _words(text: str) -> set[str]:
+    """Return the words of a sentence in lower case."""
     return set(re.findall(r"[a-z'’-]+", text.lower()))
 
 
 def _is_in_first_half(row: Row) -> bool:
-    """Tell whether a row of SemAntoNeg is fitted on."""
+    """Return whether a row of SemAntoNeg is in the half that judges are fitted on."""
     name = " ".join(sorted(differing_words(row[2].second, row[0].second)))
     return hashlib.blake2b(name.encode(), digest_size=1).digest()[0] % 2 == 0
 
 
 def read_sides(data: Path) -> Sides:
-    """Read the rows of both sides, where the scored one has nothing of the fitted one."""
+    """Return the fitted rows, and the scored rows that have no sentence and no antonyms of these."""
     folder = data / "structure"
     mrpc = read_task("MRPC", data / "senteval").files
     paws = _rows(task_pairs("PAWS", folder / "paws_wiki_dev.tsv"))
@@ -97,20 +99,23 @@ def read_sides(data: Path) -> Sides:
     pairs = islice(read_table(quora, ("sentence1", "sentence2")), QUORA_ROWS)
     scored["Quora"] = [(Pair(True, *row.cells),) for row in pairs]
     listed = listed_antonyms(data)
-    known = _sentences_and_antonyms(fitted, listed)
-    left = {name: [row for row in rows if not _shares(row, known, listed)] for name, rows in scored.items()}
-    return Sides(fitted, left, {name: len(rows) - len(left[name]) for name, rows in scored.items()})
+    known_sentences: set[str] = set()
+    known_antonyms: set[Antonyms] = set()
+    for rows in fitted.values():
+        for row in rows:
+            known_sentences |= sentences_of(row)
+            known_antonyms |= antonyms_of(row, listed)
 
+    def is_new(row: Row) -> bool:
+        has_new_sentences = sentences_of(row).isdisjoint(known_sentences)
+        return has_new_sentences and antonyms_of(row, listed).isdisjoint(known_antonyms)
 
-def overlaps(sides: Sides, data: Path) -> dict[str, int]:
-    """Count the rows of each scored set that have a sentence or a pair of antonyms of any fitted row."""
-    listed = listed_antonyms(data)
-    known = _sentences_and_antonyms(sides.fitted, listed)
-    return {name: sum(_shares(row, known, listed) for row in rows) for name, rows in sides.scored.items()}
+    kept = {name: [row for row in rows if is_new(row)] for name, rows in scored.items()}
+    return Sides(fitted, kept, {name: len(rows) - len(kept[name]) for name, rows in scored.items()})
 
 
 def listed_antonyms(data: Path) -> dict[str, set[str]]:
-    """Return the antonyms of each word by the list of the package and by WordNet's."""
+    """Return the antonyms of each word by the list of the package and by that of WordNet."""
     listed = {word: set(others) for word, others in known_opposites().antonyms.items()}
     text = (data / "paraphrase/counterfitting_wordnet_antonyms.txt").read_text("utf-8")
     for line in text.splitlines():
@@ -121,64 +126,70 @@ def listed_antonyms(data: Path) -> dict[str, set[str]]:
 
 
 def sentences_of(row: Row) -> set[str]:
-    """Return a row's sentences in lower case, without articles and punctuation."""
-    words_of_texts = (re.findall(r"\w+", text.lower()) for pair in row for text in pair[1:])
-    return {" ".join(word for word in words if word not in ("a", "an", "the")) for words in words_of_texts}
+    """Return the sentences of a row in lower case, without articles and punctuation."""
+    sentences = set()
+    for pair in row:
+        for text in (pair.first, pair.second):
+            words = re.findall(r"\w+", text.lower())
+            sentences.add(" ".join(word for word in words if word not in ("a", "an", "the")))
+    return sentences
 
 
 def antonyms_of(row: Row, listed: Mapping[str, set[str]]) -> set[Antonyms]:
-    """Return the pairs of antonyms of which one sentence has the one, the other the other alone."""
-    pairs = set()
-    if len(row) == 3 and len(pair := differing_words(row[2].second, row[0].second)) == 2:
-        pairs.add(frozenset(pair))
-    for _, a, b in row:
-        for one in _words(a) - _words(b):
-            antonyms_of_one = {base: listed[base] for base in possible_bases(one) if base in listed}
-            for other in _words(b) - _words(a) if antonyms_of_one else ():
-                bases = set(possible_bases(other))
-                pairs |= {frozenset((x, y)) for x, others in antonyms_of_one.items() for y in others & bases}
-    return pairs
+    """Return the pairs of antonyms in a row; each of the two words is in one sentence of a pair only.
 
-
-def _sentences_and_antonyms(rows: Rows, listed: Mapping[str, set[str]]) -> tuple[set[str], set[Antonyms]]:
-    every_row = [row for part in rows.values() for row in part]
-    sentences = set[str]().union(*map(sentences_of, every_row))
-    return sentences, set[Antonyms]().union(*(antonyms_of(row, listed) for row in every_row))
-
-
-def _shares(row: Row, known: tuple[set[str], set[Antonyms]], listed: Mapping[str, set[str]]) -> bool:
-    sentences, pairs = known
-    return not (sentences_of(row).isdisjoint(sentences) and antonyms_of(row, listed).isdisjoint(pairs))
+    ``listed`` are the antonyms of each word. In a triplet the two words in which the paraphrase and the
+    opposite differ count as antonyms even if they are not listed.
+    """
+    antonyms: set[Antonyms] = set()
+    if len(row) == 3:
+        words = differing_words(row[2].second, row[0].second)
+        if len(words) == 2:
+            antonyms.add(frozenset(words))
+    for pair in row:
+        words_of_first, words_of_second = _words(pair.first), _words(pair.second)
+        bases_of_second = {base for word in words_of_second - words_of_first for base in possible_bases(word)}
+        for word in words_of_first - words_of_second:
+            for base in possible_bases(word):
+                for antonym in listed.get(base, set()) & bases_of_second:
+                    antonyms.add(frozenset((base, antonym)))
+    return antonyms
 
 
 def _rows(pairs: Iterable[Pair], size: int = 1) -> list[Row]:
+    """Return rows of ``size`` successive pairs."""
     listed = list(pairs)
     return [tuple(listed[first : first + size]) for first in range(0, len(listed), size)]
 
 
 def _mrpc_rows(path: Path) -> list[Row]:
+    """Return the rows of a file of MRPC, one pair each."""
     rows = (row.cells for row in read_table(path, ("Quality", "#1 String", "#2 String")))
-    return [(Pair(quality == "1", a, b),) for quality, a, b in rows]
+    return [(Pair(quality == "1", first, second),) for quality, first, second in rows]
 
 
 def _new_bindings() -> list[Row]:
-    """Return Binding's new triplets, without those of a frame that is fitted on as well."""
-    columns = ("anchor", "same", "other")
-    fitted, new = (
-        [tuple(row[column] for column in columns) for row in split_rows("frames.tsv", part)]
-        for part in ("development", "new")
-    )
+    """Return the triplets of Binding's part ``new`` whose frame is not in the part ``development``."""
+
+    def frames(part: str) -> list[tuple[str, str, str]]:
+        return [(row["anchor"], row["same"], row["other"]) for row in split_rows("frames.tsv", part)]
+
+    new, fitted = frames("new"), frames("development")
     return [tuple(triplet.pairs()) for triplet in triplets("new") if new[triplet.frame] not in fitted]
 
 
 def texts_of(sides: Sides) -> list[str]:
-    """Return the distinct sentences of both sides."""
-    parts: Iterator[Sequence[Row]] = (rows for side in sides[:2] for rows in side.values())
-    return list(dict.fromkeys(text for rows in parts for row in rows for pair in row for text in pair[1:]))
+    """Return the distinct sentences of fitted and scored rows."""
+    texts: dict[str, None] = {}
+    for rows in (*sides.fitted.values(), *sides.scored.values()):
+        for row in rows:
+            for pair in row:
+                texts |= {pair.first: None, pair.second: None}
+    return list(texts)
 
 
 def parsed(texts: Sequence[str], folder: Path) -> TreeCache:
-    """Return the dependency trees of sentences, parsed once and kept in a folder."""
+    """Return the dependency trees of sentences; they are parsed once, and kept in ``folder``."""
     tokenizer = Tokenizer("spacy", running=False)
     lines = list(dict.fromkeys(" ".join(tokenizer.tokenize(text)) for text in texts))
     output = folder / json_digest(lines, 16)

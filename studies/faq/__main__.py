@@ -4,8 +4,8 @@
     python -m studies.faq insurance --models all-MiniLM-L6-v2 runs/models/demo
 
 A set is a folder with ``faq.tsv``, ``queries-train.tsv``, ``queries-test.tsv`` and ``qrels.tsv`` (see
-:mod:`studies.faq.evaluate`). UNI gives no values of the training for FAQ: rate and epochs are those of its
-multi-task training.
+:mod:`studies.faq.evaluate`). UNI does not say how its encoders were trained for FAQ retrieval; learning rate
+and epochs are those of its multi-task training.
 """
 
 import sys

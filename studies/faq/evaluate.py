@@ -1,13 +1,14 @@
 """Read FAQ sets, score every method on them (UNI Table 8, Figure 6), and train encoders (UNI section 6).
 
-``faq.tsv`` has the columns ``doc_id``, ``question``, ``answer``; ``queries-train.tsv`` and
-``queries-test.tsv`` have ``query_id``, ``query``; ``qrels.tsv`` (or ``.gz``) has ``query_id``, ``doc_id``,
-``relevance`` (relevant if above 0). Further columns are ignored. The files fix which queries train and which
-test, so the deviation is over trainings. A folder with one ``queries.tsv`` trains nothing: all queries test.
+``faq.tsv`` has the columns ``doc_id``, ``question`` and ``answer``, a row per entry. ``queries-train.tsv``
+and ``queries-test.tsv`` have ``query_id`` and ``query``. ``qrels.tsv`` (or ``.gz``) has ``query_id``,
+``doc_id`` and ``relevance``; an entry is relevant if it is above 0. Further columns are ignored. All
+trainings have the same training and test queries, so deviations are over the seeds of training alone. In a
+folder with one ``queries.tsv`` all queries are test queries, and nothing is trained.
 
-The score of an encoder is the cosine of the two vectors (docs/papers/uni.md).
+An encoder scores an entry for a query by the cosine of their vectors (docs/papers/uni.md).
 
-Legend: Q queries, N entries, D embedding size, K wrong entries.
+Legend: Q queries, N entries, D embedding size, K entries that are paired with a query.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,58 +44,67 @@ COLUMNS = (
     Column("Std.", digits=1),
     Column("MRR", digits=3, best="high"),
 )
-"""UNI's Table 8, after the method."""
+"""The columns of UNI's Table 8, without that of the method."""
 SUFFIXES = {None: "", "retrieved": " + FAQ", "random": " + FAQ, random negatives"}
-"""The end of a model's name, by how its negatives were sampled; None is the frozen model."""
+"""What follows the name of a model in tables, by the way in which wrong entries were chosen.
+
+None is a model that was not trained.
+"""
 SOURCE = "published (UNI, Table 8), on the authors' own set, which is not at hand"
 QUERIES_SHOWN = 150
 WRONG_ENTRIES = 4
-"""Wrong entries per query; fewer where some query has fewer."""
+"""Number of wrong entries per query; all queries have fewer if one has."""
 DROPOUT = 0.1
-"""Rate of every dropout layer, as in UNI's multi-task training."""
+"""Probability in every dropout layer, as in UNI's multi-task training."""
 MAX_LENGTH = 128
-"""Longest text in word pieces; longer ones are cut."""
+"""Word pieces to which texts are cut."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FaqSet:
-    """A set; the tokens of its texts, by spaCy's rules, are joined by one space."""
+    """A set of queries and entries; texts are tokens by spaCy's rules, joined by spaces."""
 
     name: str
     queries: list[str]
     questions: list[str]
     answers: list[str]
     relevant_QN: NDArray[np.bool_]
-    """Which entries answer which query; each query has one."""
+    """Which entries answer which query; each query has at least one."""
     train: NDArray[np.int64]
-    """Rows of the training queries."""
+    """Indices of the training queries."""
     test: NDArray[np.int64]
+    """Indices of the test queries."""
 
     @property
     def digest(self) -> str:
-        """A digest of everything in the set."""
-        rows = [np.flatnonzero(self.relevant_QN).tolist(), self.train.tolist()]
-        return json_digest([self.queries, self.questions, self.answers, *rows], 20)
+        """A digest of all that is in the set."""
+        indices = [np.flatnonzero(self.relevant_QN).tolist(), self.train.tolist()]
+        return json_digest([self.queries, self.questions, self.answers, *indices], 20)
 
     def measure(self, scores_QN: Scores) -> dict[str, float]:
-        """Measure a ranking for test queries: ``accuracy`` (Success@1) and ``mrr``; ties keep the order."""
-        relevant = zip(scores_QN, self.relevant_QN[self.test], strict=True)
-        rank_Q = np.array([ranks_of(row_N, np.flatnonzero(is_right)).min() for row_N, is_right in relevant])
+        """Return ``accuracy`` (Success@1) and ``mrr`` of scores of the test queries.
+
+        Entries with equal scores are ranked in the order of the file.
+        """
+        ranks = []
+        for scores_N, is_relevant_N in zip(scores_QN, self.relevant_QN[self.test], strict=True):
+            ranks.append(ranks_of(scores_N, np.flatnonzero(is_relevant_N)).min())
+        rank_Q = np.array(ranks)
         return {"accuracy": float((rank_Q == 1).mean()), "mrr": float((1 / rank_Q).mean())}
 
 
 @cache
 def embed_set(data: FaqSet, encode: OpenedEncoder) -> dict[str, NDArray[np.floating]]:
-    """Encode ``query`` [Q, D], ``question`` and ``answer`` [N, D] as unit vectors, once."""
+    """Return the unit vectors of a set by name: ``query`` [Q, D], ``question`` and ``answer`` [N, D]."""
     texts = {"query": data.queries, "question": data.questions, "answer": data.answers}
     return {name: unit_rows(encode.encode([text.split() for text in group])) for name, group in texts.items()}
 
 
 def read_faq(folder: Path) -> FaqSet:
-    """Read a folder with these files. Queries without a relevant entry are dropped.
+    """Read the set of a folder; queries without a relevant entry are dropped.
 
-    Raises UserError: see :func:`corpora.inputs.read_table`; or an unknown query or entry, a query in both
-    splits, or a split without a query that has an answer.
+    Raises UserError: a file is bad (:func:`corpora.inputs.read_table`), a query or an entry is unknown, a
+    query is in both splits, or no query of a split has an answer.
     """
     rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))
     files = {split: folder / f"queries-{split}.tsv" for split in ("train", "test")}
@@ -107,8 +117,8 @@ def read_faq(folder: Path) -> FaqSet:
     train, test = queries_of_split.get("train", {}), queries_of_split["test"]
     if shared := sorted(train.keys() & test.keys()):
         raise UserError(f"{files['test']}: query {shared[0]!r} is in {files['train'].name} too")
-    queries = {query: row for row, query in enumerate([*train, *test])}
-    entries = {each.cells[0]: row for row, each in enumerate(rows)}
+    queries = {query: index for index, query in enumerate([*train, *test])}
+    entries = {row.cells[0]: index for index, row in enumerate(rows)}
     path = folder / "qrels.tsv"
     path = path if path.exists() else folder / "qrels.tsv.gz"
     relevant_QN = read_relevance(path, queries, entries)
@@ -135,7 +145,7 @@ def read_faq(folder: Path) -> FaqSet:
 
 
 def read_relevance(path: Path, queries: Mapping[str, int], entries: Mapping[str, int]) -> NDArray[np.bool_]:
-    """Read which entries answer which queries, [Q, N]; ``queries`` and ``entries`` map ids to rows."""
+    """Return which entries answer which queries, [Q, N]; ``queries`` and ``entries`` map ids to indices."""
     relevant_QN = np.zeros((len(queries), len(entries)), dtype=bool)
     for row in read_table(path, ("query_id", "doc_id", "relevance")):
         query, entry, grade = row.cells
@@ -155,9 +165,15 @@ def labelled_pairs(
     guide_QN: Scores | None,
     seed: int,
 ) -> Draw:
-    """Give each query with a right entry (class 1) and with each of K wrong ones (class 0), side by side.
+    """Return a function that pairs each query with a right entry (class 1) and wrong entries (class 0).
 
-    Wrong entries are those of highest ``guide_QN``, best first, or without it random ones, new in every pass.
+    Args:
+        queries: the training queries.
+        entries: the texts of the entries.
+        relevant_QN: which entries are right for which query.
+        guide_QN: scores by which the wrong entries of a query are chosen, the highest first; with None they
+            are random, and new in every pass.
+        seed: of random choices.
     """
     per_query = 1 + min(WRONG_ENTRIES, int((~relevant_QN).sum(axis=1).min()))
     first = [query for query in queries for _ in range(per_query)]
@@ -168,25 +184,30 @@ def labelled_pairs(
         right_Q = np.argmax(np.where(relevant_QN, generator.random(relevant_QN.shape), -1), axis=1)
         cost_QN = generator.random(relevant_QN.shape) if guide_QN is None else -guide_QN
         order_QN = np.argsort(np.where(relevant_QN, np.inf, cost_QN), axis=1, kind="stable")
-        entry_QK = np.column_stack([right_Q, order_QN[:, : per_query - 1]])
+        wrong_QK = order_QN[:, : per_query - 1]
+        entry_QK = np.column_stack([right_Q, wrong_QK])
         return Examples(first, [entries[entry] for entry in entry_QK.ravel()], target)
 
     return draw
 
 
 def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Scores:
-    """Compute the cosines of queries and entries, float32 [Q, N]; each distinct text is encoded once."""
+    """Return the cosines of queries and entries, float32 [Q, N]; each distinct text is encoded once."""
     texts = sorted({*queries, *entries})
-    row_of = {text: row for row, text in enumerate(texts)}
+    index_of_text = {text: index for index, text in enumerate(texts)}
     lengths = [len(text) for text in texts]
     vectors = unit_rows(in_batches(lengths, lambda rows: tower.embed([texts[row] for row in rows])))
-    query_rows, entry_rows = ([row_of[text] for text in side] for side in (queries, entries))
-    scores_QN: Scores = vectors[query_rows] @ vectors[entry_rows].T
+    query_QD = vectors[[index_of_text[text] for text in queries]]
+    entry_ND = vectors[[index_of_text[text] for text in entries]]
+    scores_QN: Scores = query_QD @ entry_ND.T
     return scores_QN
 
 
 def evaluate(config: FaqConfig, run: StudyRun) -> Page:
-    """Score every method on every set; two sets of one name are refused."""
+    """Score every method on every set, and return the report.
+
+    Raises UserError: two sets have the same name.
+    """
     sets: dict[str, FaqSet] = {}
     for data in map(read_faq, dict.fromkeys(config.sets)):
         if data.name in sets:
@@ -216,14 +237,18 @@ def evaluate(config: FaqConfig, run: StudyRun) -> Page:
 def faq_cells(
     config: FaqConfig, sets: Mapping[str, FaqSet], models: Mapping[str, OpenedEncoder]
 ) -> dict[tuple[str, str, Sampling | None, int], Cell]:
-    """Make a cell of every set, method, way to sample negatives (None: nothing is trained) and seed."""
+    """Return the cells by set, method, choice of wrong entries (None: nothing is trained) and seed."""
 
     def measure_tuned(
         data: FaqSet, model: OpenedEncoder, guide: OpenedEncoder | None, seed: int, folder: Path
     ) -> Figures:
-        """Train a copy of a transformer on pairs; a state in ``folder`` is resumed."""
+        """Return the scores of a copy of a transformer that is trained on pairs.
+
+        ``guide`` scores the entries from which wrong ones are chosen. A state in ``folder`` is resumed.
+        """
         guide_QN = None if guide is None else similarities(data, guide)[data.train]
-        train, test = ([data.queries[row] for row in rows] for rows in (data.train, data.test))
+        train = [data.queries[index] for index in data.train]
+        test = [data.queries[index] for index in data.test]
         draw = labelled_pairs(train, data.questions, data.relevant_QN[data.train], guide_QN, seed)
         device = pick_device(config.device)
         tower = tunable_tower(model, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
@@ -255,14 +280,14 @@ def faq_cells(
 
 
 def similarities(data: FaqSet, encoder: OpenedEncoder) -> Scores:
-    """Compute the cosines of all queries and entries, [Q, N]."""
+    """Return the cosines of all queries and entries, [Q, N]."""
     vectors = embed_set(data, encoder)
     scores_QN: Scores = vectors["query"] @ vectors["question"].T
     return scores_QN
 
 
 def measure_frozen(data: FaqSet, method: type[Bm25] | type[Tfidf] | OpenedEncoder, folder: Path) -> Figures:
-    """Measure a method that learns nothing."""
+    """Return the scores of an encoder that is not trained, or of a lexical method."""
     if isinstance(method, OpenedEncoder):
         return data.measure(similarities(data, method)[data.test])
     index = method(data.questions)
@@ -273,7 +298,11 @@ def table_8(
     rows: Mapping[tuple[str, Sampling | None], Sequence[Figures]],
     paper_rows: Mapping[str, Mapping[str, float]],
 ) -> Table:
-    """Make a row per method, untrained ones first, from the seeds' figures; Std. is the population's."""
+    """Return the table of methods, those that are not trained first, with the paper's rows below.
+
+    ``rows`` are the figures of each seed by method and choice of wrong entries. Std. is the standard
+    deviation of the population (ddof 0).
+    """
     cells: dict[str, dict[str, TableCell]] = {}
     for (method, sampling), seeds in sorted(rows.items(), key=lambda row: row[0][1] is not None):
         accuracies = np.array([figures["accuracy"] for figures in seeds])

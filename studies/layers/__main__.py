@@ -5,8 +5,9 @@
     python -m studies.layers BERT --encoders glove.840B.300d.txt use.npz all-MiniLM-L6-v2 --mlp 50
     python -m studies.layers BERT BERT-MNLI BERT-SNLI --encoders GLOVE USE INFERSENT --preset paper
 
-One forward pass per sentence gives all layers x poolings; vectors go to disk as they are made and finished
-(task, layer, pooling) cells are kept, so the same command resumes a study that was killed.
+One forward pass over the sentences gives the vectors of all layers and poolings. Vectors are written to disk
+when they are computed, and the score of each task, layer and pooling is kept, so that the same command
+resumes a study that was killed.
 """
 
 import sys

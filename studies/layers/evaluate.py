@@ -1,7 +1,7 @@
 """Score every layer and pooling on every task, for EMP's tables and Figure 1.
 
-Scores are a frame of one row per (backbone, layer, pooling) and one column per task, in percent. An encoder
-taken whole, without its layers, has one row, (name, "whole", "own").
+Scores are a data frame in percent, with a row per backbone, layer and pooling, and a column per task. An
+encoder that is not opened layer by layer has one row, with the layer "whole" and the pooling "own".
 """
 
 import dataclasses
@@ -39,15 +39,16 @@ with extra("report"):
 
 GROUPS = ("classification", "entailment", "surface", "syntactic", "semantic")
 TASK_GROUPS = {"similarity": tasks_in("sts7"), **{group: tasks_in(group) for group in GROUPS}}
-"""The probing groups are those of Conneau et al. (2018). Which group holds MRPC is in EMP's appendix alone.
+"""The tasks of EMP's six groups; the probing groups are those of Conneau et al. (2018).
 
-It cannot be similarity: the majority class has 66 % of MRPC, some 86 % of the best score, and EMP's [SEP] has
-13.0 over the whole group. MRPC stands with the other classifications of sentence pairs.
+Only EMP's appendix says in which group MRPC is. It cannot be similarity: calling all pairs of MRPC the same
+is right for 66 %, which is about 86 % of the best score, but EMP's [SEP] has 13.0 over the group similarity.
+Here MRPC is in a group with the other classifications of sentence pairs.
 """
 AVERAGE = "average"
-"""EMP's Average Score: the mean of the six groups, where none is missing."""
+"""EMP's Average Score: the mean of the six groups, if none is missing."""
 POOLING = "mean"
-"""Pooling of the tables by layer."""
+"""The pooling in tables by layer."""
 SOURCE = "Ma et al. 2019, Universal Text Representation from BERT: An Empirical Study"
 NOTE = (
     "Published rows are percentages of the best score among that paper's models; ours of the best in this "
@@ -56,7 +57,7 @@ NOTE = (
 
 
 def frame(scores: Mapping[tuple[str, str, str], Mapping[str, float]]) -> pd.DataFrame:
-    """Make a table of scores by (backbone, layer, pooling) and task, columns in the order of the groups."""
+    """Return the data frame of scores by backbone, layer and pooling, with tasks in the order of groups."""
     tasks_in_order = [task for group in TASK_GROUPS.values() for task in group]
     tasks = [task for task in tasks_in_order if any(task in row for row in scores.values())]
     index = pd.MultiIndex.from_tuples(list(scores), names=("backbone", "layer", "pooling"))
@@ -64,13 +65,16 @@ def frame(scores: Mapping[tuple[str, str, str], Mapping[str, float]]) -> pd.Data
 
 
 def normalise(scores: pd.DataFrame) -> pd.DataFrame:
-    """Divide by each task's best, in percent; tasks whose best is not positive are dropped."""
+    """Return scores in percent of each task's best score; tasks whose best is not positive are dropped."""
     best = scores.max()
     return 100 * scores.loc[:, best > 0] / best[best > 0]
 
 
 def group_means(scores: pd.DataFrame) -> pd.DataFrame:
-    """Average each group, and the groups; a mean is missing where a row lacks one of the group's tasks."""
+    """Return the mean score of each group of tasks and, if there are all groups, their average.
+
+    A row has no mean of a group if one of the group's tasks is missing in it.
+    """
     groups = {name: scores.columns[scores.columns.isin(tasks)] for name, tasks in TASK_GROUPS.items()}
     means = {name: scores[tasks].mean(axis=1, skipna=False) for name, tasks in groups.items() if len(tasks)}
     table = pd.DataFrame(means, index=scores.index)
@@ -80,9 +84,9 @@ def group_means(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def pooling_table(scores: pd.DataFrame) -> pd.DataFrame:
-    """Average the group means over layers, per backbone and pooling (EMP's Table 1).
+    """Return the group means of each backbone and pooling, averaged over layers (EMP's Table 1).
 
-    The embedding output, several layers side by side and encoders taken whole do not count.
+    Embeddings, concatenated layers and encoders without layers are left out.
     """
     layers = scores.index.get_level_values("layer").str.fullmatch(r"-\d+")
     means = group_means(scores)[layers].groupby(level=["backbone", "pooling"], sort=False)
@@ -90,35 +94,36 @@ def pooling_table(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def layer_table(scores: pd.DataFrame) -> pd.DataFrame:
-    """Take the group means of layers under mean pooling, and of whole encoders (EMP's Table 2)."""
+    """Return the group means of layers with mean pooling, and of encoders without layers (EMP's Table 2)."""
     means = group_means(scores)
     return means[means.index.get_level_values("pooling").isin([POOLING, OWN_POOLING])].droplevel("pooling")
 
 
 def difference(scores: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
-    """Subtract ``first`` from ``second``, in points, over the rows and tasks that both have."""
+    """Return the scores of ``second`` minus those of ``first``, in the rows and tasks that both have."""
     after = scores.loc[second]
     change = (after - scores.loc[first].reindex(after.index)).dropna(how="all").dropna(axis=1, how="all")
     return pd.concat({f"{second} − {first}": change}, names=["backbone"])
 
 
 def likeness(scores: pd.DataFrame) -> pd.DataFrame:
-    """Correlate the scores over tasks of layers (rows) and of whole encoders (columns).
+    """Return how alike the scores of each layer (rows) and each encoder without layers (columns) are.
 
-    The measure is Pearson's r of percentages of each task's best, over three tasks or more.
+    The measure is Pearson's r over tasks, three or more, of scores in percent of each task's best.
     """
-    r = normalise(scores).T.corr(min_periods=3)
+    correlations = normalise(scores).T.corr(min_periods=3)
     pooling = scores.index.get_level_values("pooling")
-    table = r.loc[pooling == POOLING, pooling == OWN_POOLING]
+    table = correlations.loc[pooling == POOLING, pooling == OWN_POOLING]
     table.columns = table.columns.get_level_values("backbone")
     return table.droplevel("pooling")
 
 
 def page(scores: pd.DataFrame, mlp: pd.DataFrame, remarks: Sequence[str]) -> Page:
-    """Make the report of scores, and of those of a perceptron (``mlp``) for the tasks that it changes.
+    """Return the report of the scores.
 
-    ``remarks`` is what a reader of the scores must know. EMP's Tables 1 and 2 stand raw and normalised; below
-    them what fine-tuning and a hidden layer change, and the likeness to word vectors.
+    It has EMP's Tables 1 and 2, raw and normalised, the differences between backbones and by a hidden layer,
+    and how alike the layers are to other encoders. ``mlp`` are the scores of a classifier with a hidden
+    layer, on the tasks that have one; ``remarks`` are notes for readers of the scores.
     """
     sections = [Section("Remarks", remarks)]
     if not len(scores):
@@ -145,7 +150,7 @@ def page(scores: pd.DataFrame, mlp: pd.DataFrame, remarks: Sequence[str]) -> Pag
 
 
 def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
-    """Print a frame with two labels; ``paper`` names the published rows that stand below."""
+    """Return the table of a data frame; ``paper`` names the file of published rows below it, if any."""
     means = means.dropna(axis=1, how="all")
     numbers = means.astype(object).where(means.notna(), None)
     paper_rows = read_published(Path(__file__).with_name(f"published-{paper}.csv")) if paper else {}
@@ -161,7 +166,7 @@ def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
 
 
 def heat_maps(scores: pd.DataFrame) -> Iterator[Figure]:
-    """Draw each backbone with layers, and each comparison with the first (EMP's Figure 1)."""
+    """Yield a heat map of each backbone with layers, and of its difference to the first (EMP's Figure 1)."""
     share = normalise(scores)
     first = scores.index[0][0]
     for name in share.index.unique("backbone"):
@@ -174,7 +179,7 @@ def heat_maps(scores: pd.DataFrame) -> Iterator[Figure]:
 
 
 def _heat_map(caption: str, values: pd.DataFrame, *, diverging: bool) -> Figure:
-    """Draw layers by tasks, the top layer first, one panel per pooling."""
+    """Return the heat map of layers (the top layer first) and tasks, with one panel per pooling."""
     layers = list(values.index.unique("layer"))[::-1]
     panels = {
         pooling: values.xs(pooling, level="pooling").reindex(layers).to_numpy()
@@ -189,11 +194,11 @@ SEED = 1111
 STORAGE = "float16"
 """Type of stored vectors: half the disk space of float32."""
 ROWS_PER_CLASS = 12
-"""Rows that --limit leaves a class at least, if it has them: the folds need as many."""
+"""Rows that --limit keeps of a class at least, if it has as many, because cross-validation needs them."""
 
 
 def evaluate(config: LayersConfig, run: StudyRun) -> Page:
-    """Evaluate every encoder on every task."""
+    """Score every encoder on every task, and return the report."""
     names = expand_tasks(config.tasks)
     data = data_folder(config.data)
     backbones = open_backbones(config, run)
@@ -213,7 +218,10 @@ def evaluate(config: LayersConfig, run: StudyRun) -> Page:
         task = full_task
         if config.limit:
             task = limit_rows(full_task, config.limit)
-            counts = (f"{key} {len(task.splits[key]):,} of {len(y):,}" for key, y in full_task.splits.items())
+            counts = [
+                f"{split} {len(task.splits[split]):,} of {len(rows):,}"
+                for split, rows in full_task.splits.items()
+            ]
             remarks.append(f"--limit, not comparable with the full task: {name}: {', '.join(counts)}")
         cells = task_cells(backbones, protocols, task, config.limit)
         for (backbone, choice, hidden_units), figures in run.compute(cells).items():
@@ -223,14 +231,17 @@ def evaluate(config: LayersConfig, run: StudyRun) -> Page:
 
 
 def has_hidden_layer(name: str) -> bool:
-    """Tell whether a hidden layer changes a task: not cosines, regressions and WordContent's classifier."""
+    """Return whether the classifier of a task can have a hidden layer.
+
+    Tasks of cosines or regressions have no such classifier, and that of WordContent is always linear.
+    """
     return TASKS[name].kind == "classes" and TASKS[name].scorer != "split_linear"
 
 
 def task_cells(
     backbones: Sequence[Backbone], protocols: Sequence[Protocol], task: TaskData, limit: int | None
 ) -> dict[tuple[str, Representation, int], Cell]:
-    """Make the cells of a task by encoder, layers and pooling, and hidden units of the classifier."""
+    """Return the cells of a task by encoder, layers and pooling, and hidden units of the classifier."""
     identity = [STORAGE, SEED, limit, data_hashes(task)]
 
     def score(backbone: Backbone, choice: Representation, protocol: Protocol, folder: Path) -> Figures:
@@ -250,17 +261,18 @@ def task_cells(
 
 
 def open_backbones(config: LayersConfig, run: StudyRun) -> list[Backbone]:
-    """Open all backbones, then the encoders taken whole, under distinct names; some may be left out.
+    """Return the backbones, then the encoders without layers, under distinct names.
 
-    Only the layers and poolings that the options name are computed and stored; one that a backbone lacks is
-    an error. ``top,bottom`` is ignored for a backbone with one layer.
+    Those that cannot be opened are left out of the study. Only the layers and poolings that the options name
+    are computed and stored; ``top,bottom`` is ignored for a backbone with one layer. Raises UserError: a
+    backbone lacks a layer or a pooling.
     """
     for text in config.concatenate:
         if "," not in text:
             raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
     backbones = run.open_all({spec: partial(open_backbone, spec) for spec in config.backbones})
-    wholes = run.open_all({spec: partial(recipe_of, spec) for spec in config.encoders})
-    backbones |= {f"{spec} {WHOLE_ENCODER}": Backbone(each, "features") for spec, each in wholes.items()}
+    recipes = run.open_all({spec: partial(recipe_of, spec) for spec in config.encoders})
+    backbones |= {f"{spec} {WHOLE_ENCODER}": Backbone(recipe, "features") for spec, recipe in recipes.items()}
     names = distinct_names([backbone.name for backbone in backbones.values()], list(backbones))
     for name, backbone in zip(names, backbones.values(), strict=True):
         layers = list(backbone.layers)
@@ -275,14 +287,21 @@ def open_backbones(config: LayersConfig, run: StudyRun) -> list[Backbone]:
 
 
 def limit_rows(task: TaskData, limit: int) -> TaskData:
-    """Cut a task to about ``limit`` rows per split: each class keeps its share, twelve rows at least."""
+    """Return a task with about ``limit`` random rows per split.
+
+    Each class keeps its share, but at least :data:`ROWS_PER_CLASS` rows if it has as many.
+    """
     splits = {}
     for name, split in task.splits.items():
-        rng = np.random.RandomState(SEED)
+        generator = np.random.RandomState(SEED)
         y = np.asarray(split.y)
+        # The rows of each class or, in a task without classes, all rows.
         groups = [np.flatnonzero(y == label) for label in range(len(task.classes))] or [np.arange(len(y))]
-        quotas = [max(round(min(1, limit / len(y)) * len(group)), ROWS_PER_CLASS) for group in groups]
-        kept_rows = [rng.permutation(group)[:quota] for group, quota in zip(groups, quotas, strict=True)]
+        share = min(1, limit / len(y))
+        kept_rows = []
+        for group in groups:
+            count = max(round(share * len(group)), ROWS_PER_CLASS)
+            kept_rows.append(generator.permutation(group)[:count])
         rows = np.sort(np.concatenate(kept_rows)).tolist()  # in the file's order
         b = None if split.b is None else [split.b[row] for row in rows]
         splits[name] = Split(a=[split.a[row] for row in rows], b=b, y=[split.y[row] for row in rows])

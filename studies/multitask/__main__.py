@@ -4,8 +4,8 @@
     python -m studies.multitask --output runs/multitask/grid --preset grid --backbone tiny
     python -m studies.multitask --output runs/multitask/paper --preset paper --quora ... --nli ...
 
-Every finished stage is a model folder that later ones start from. It is named after all stages up to it, so
-configurations that begin alike share their first stages.
+Every finished stage is a model folder from which the next stage starts. The folder is named by all stages up
+to this one, so that configurations with the same first stages train these once.
 """
 
 import sys

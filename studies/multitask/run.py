@@ -1,11 +1,11 @@
-"""Train SEQ-MT's stages under its names, on the data of their tasks, for the paper's two tables.
+"""Train the stages of SEQ-MT's configurations, and score them for the paper's two tables.
 
-A configuration is its stages joined by hyphens, a stage is ``TASK[sub](POOLING)*``, where all but the task
-may be missing (``--stages``, docs/papers/seq-mt.md). Siamese ``STS`` predicts the cosine itself, joint
-``STS`` a logit; ``*`` has no meaning for either.
+The name of a configuration is that of its stages, joined by hyphens. The name of a stage is
+``TASK[sub](POOLING)*``, of which all but the task may be missing (``--stages``, docs/papers/seq-mt.md). For
+``STS`` with a pooling the prediction is the cosine, without one it is a logit; neither has ``*``.
 
-The data folder has tweets in place of Quora's pairs, in the same form, and SNLI's dev split in place of its
-training split.
+The data folder has pairs of tweets in place of Quora's pairs, and SNLI's dev split in place of its training
+split.
 """
 
 import re
@@ -39,32 +39,36 @@ from studies.runner import Cell, Figures, StudyRun, read_published, score_table
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
 TASKS: dict[str, TaskName] = {"SA": "sst", "P": "quora", "STS": "sts", "NLI": "nli"}
-"""Tasks by the paper's letters."""
+"""The tasks by their names in the paper."""
 POOLINGS: dict[str, Pooling] = {"C": "cls", "M": "mean", "X": "max"}
+"""The poolings by their names in the paper."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: which task is trained, with which head."""
+    """One stage: the task that is trained, and its head."""
 
     task: TaskName
     pooling: Pooling | None = None
-    """Siamese pooling; None is the joint (BERT) head."""
+    """Pooling of the two texts, which are encoded separately; None encodes a pair as one text (as BERT)."""
     product: bool = False
-    """Add u*v to u, v, |u-v|."""
+    """Whether the features of a pair are u, v, |u-v| and u*v; if not, u*v is left out."""
     on_samples: bool = False
-    """Train on a fresh tenth of the examples each epoch."""
+    """Whether each epoch trains on a new random tenth of the examples."""
 
     @property
     def slug(self) -> str:
-        """The stage as part of a folder name."""
+        """The part of a folder name that stands for the stage."""
         sample = "sub" if self.on_samples else ""
         product = "prod" if self.product else ""
         return "-".join(filter(None, [self.task, sample, self.pooling, product]))
 
 
 def parse_stages(name: str) -> tuple[Stage, ...]:
-    """Read a configuration's name; a stage of another form than above is an error."""
+    """Return the stages of a configuration from its name.
+
+    Raises UserError: a part of the name is no stage.
+    """
     stages = []
     for part in name.split("-"):
         match = re.fullmatch(r"(SA|P|STS|NLI)(\[sub\])?(?:\(([CMX])\))?(\*)?", part)
@@ -87,11 +91,14 @@ class TaskExamples(NamedTuple):
 
 Tasks = dict[TaskName, TaskExamples]
 OUTPUTS: dict[TaskName, int] = {"sst": 5, "quora": 1, "sts": 1, "nli": 3}
-"""Outputs of a head: classes, or one value for the binary and the graded task."""
+"""The number of outputs of a task's head: its classes, or one for the binary and the graded task."""
 
 
 def new_head(stage: Stage, dim: int, seed: int) -> Head:
-    """Make the head of a stage. For sts it learns gold scores / 5, as cosine or probability of "similar"."""
+    """Return the head of a stage.
+
+    For sts it predicts gold scores divided by 5, as a cosine or as the probability of "similar".
+    """
     features: Features = "uv-diff-prod" if stage.product else "uv-diff"
     if stage.task == "sst" or stage.pooling is None:
         features = "one"
@@ -102,30 +109,33 @@ def new_head(stage: Stage, dim: int, seed: int) -> Head:
 
 
 class MultitaskNet(nn.Module):
-    """Tower and heads at the beginning of the last of ``stages``; earlier heads are as their stage left them.
+    """The tower and the heads of all tasks at the beginning of the last of ``stages``.
 
-    A task that has had no stage has a new head, in the style of the latest stage on pairs: an encoder that
-    was trained on pooled sentences gets pooled sentences. ``start`` is what the tower starts from: the folder
-    of the stage before, or before the first one a backbone.
+    ``start`` is the folder of the stage before or, for the first stage, the backbone; the tower, and the
+    heads of tasks that were trained, have its weights. A task that had no stage has a new head; it encodes
+    pairs separately or jointly like the latest stage on pairs, because the encoder was trained to do so.
     """
 
     def __init__(self, seed: int, stages: Sequence[Stage], start: str | Path) -> None:
         super().__init__()
-        # Pooling of the latest Siamese stage, so that the folder embeds as it was trained.
-        pooling: Pooling = next((stage.pooling for stage in reversed(stages) if stage.pooling), "mean")
-        is_joint = next((stage.pooling is None for stage in reversed(stages) if stage.task != "sst"), True)
+        # The folder of the model embeds texts by the pooling with which it was trained last.
+        pooling: Pooling = "mean"
+        is_joint = True
+        for stage in stages:
+            pooling = stage.pooling or pooling
+            if stage.task != "sst":
+                is_joint = stage.pooling is None
         self.tower = load_tower(str(start), pooling=pooling)
         self.stage_of = {stage.task: stage for stage in stages}
-        """The latest stage of each task that has had one."""
-        new = {task: Stage(task, None if is_joint or task == "sst" else pooling) for task in OUTPUTS}
-        styles = {**new, **self.stage_of}
-        self.heads = nn.ModuleDict(
-            {task: new_head(style, self.tower.dim, seed) for task, style in styles.items()}
-        )
+        """The latest stage of each task that had one."""
+        self.heads = nn.ModuleDict()
+        for task in OUTPUTS:
+            new_stage = Stage(task, None if is_joint or task == "sst" else pooling)
+            self.heads[task] = new_head(self.stage_of.get(task, new_stage), self.tower.dim, seed)
         if len(stages) > 1:
             weights = self.heads.state_dict()
             for name, weight in load_file(Path(start) / HEADS).items():
-                # A head is new if its task has a stage of another size now.
+                # The stored head has another size if its task now has a stage with other features.
                 if name in weights and weights[name].shape == weight.shape:
                     weights[name].copy_(weight)
         self.to(pick_device())
@@ -134,16 +144,21 @@ class MultitaskNet(nn.Module):
         """Return the head of a task."""
         return self.heads[task]  # type: ignore[return-value]
 
-    def scores(self, tasks: Tasks, split: str, names: Iterable[TaskName] = (*OUTPUTS,)) -> dict[str, float]:
-        """Measure tasks on ``dev`` or ``test``, and their ``overall``."""
-        values: dict[str, float] = {
-            name: self.head(name).score(self.tower, getattr(tasks[name], split)) for name in names
-        }
-        return {**values, "overall": overall(values)}
+    def scores(
+        self, tasks: Tasks, split: str, names: Iterable[TaskName] = tuple(OUTPUTS)
+    ) -> dict[str, float]:
+        """Return the score of each task on its split ``dev`` or ``test``, and their ``overall`` score."""
+        values: dict[str, float] = {}
+        for name in names:
+            values[name] = self.head(name).score(self.tower, getattr(tasks[name], split))
+        return values | {"overall": overall(values)}
 
 
 def overall(scores: Mapping[str, float]) -> float:
-    """Average SST accuracy, Quora accuracy and (STS Pearson + 1) / 2; NLI counts only by itself."""
+    """Return the mean of SST accuracy, Quora accuracy and (STS Pearson + 1) / 2, of those that there are.
+
+    NLI accuracy is left out, unless it is the only score.
+    """
     names = [name for name in scores if name != "nli"] or ["nli"]
     return fmean((scores[name] + 1) / 2 if name == "sts" else scores[name] for name in names)
 
@@ -152,30 +167,34 @@ SIZES: Mapping[TaskName, tuple[int, int, int]] = {
     "quora": (283_010, 40_429, 80_859),
     "sts": (6_040, 863, 1_725),
 }
-"""Train, dev and test examples (SEQ-MT, section 5.1) of what is split at random."""
+"""Numbers of train, dev and test examples (SEQ-MT, section 5.1) of the tasks that are split at random."""
 INPUT_OPTIONS = {"output", "preset", "stages", "backbone", "data", "quora", "nli", "nli_dev", "nli_test"}
-"""Options that do not decide a stage's figures, or only by the content of the files that they name."""
+"""Options on which a stage's figures do not depend, or only by the content of the files that they name."""
 ADAM_W: Mapping[str, Any] = {"betas": (0.9, 0.999), "epsilon": 1e-8, "weight_decay": 0.01}
-"""The paper's optimiser; its values are not stated, these are PyTorch's."""
+"""Options of AdamW. The paper does not state them; these are PyTorch's."""
 COLUMNS: dict[TaskName, str] = {"sst": "SST", "quora": "Quora", "sts": "SemEval", "nli": "SNLI"}
-"""Columns of SEQ-MT's Table 1, the overall score left out."""
+"""Columns of SEQ-MT's Table 1 by task, without that of the overall score."""
 NOTE = "Percent: accuracy; SemEval (STS): Pearson x 100. In brackets: not trained yet."
 BEST = 3
 """The number of configurations that are scored on test (SEQ-MT, Table 2)."""
 
 
 def train_all(config: MultitaskConfig, run: StudyRun) -> Page:
-    """Train every configuration; the three that are best on dev are scored on test."""
+    """Train every configuration, score the three that are best on dev on test, and return the report."""
     names = [name.strip() for name in config.stages]
-    prefixes = dict.fromkeys(stage for name in names for stage in accumulate(name.split("-"), "{}-{}".format))
-    folders = {name: folder_of(name) for name in prefixes}  # a bad stage is refused before data are read
+    folders: dict[str, str] = {}
+    for name in names:
+        # After each stage the configuration up to it has a model. A bad stage is refused before data are
+        # read.
+        for beginning in accumulate(name.split("-"), "{}-{}".format):
+            folders[beginning] = folder_of(beginning)
     tasks = read_all_tasks(config)
     for name, task in tasks.items():
         run.log(f"{name}: {len(task.train):,} train, {len(task.dev):,} dev, {len(task.test):,} test")
     texts = [text for task in tasks.values() for text in task.train.texts]
     backbone = find_backbone(config.backbone, config.output, lambda: texts, seed=config.seed)
     options = {name: value for name, value in config_to_json(config).items() if name not in INPUT_OPTIONS}
-    content = digest(part for task in tasks.values() for part in task)
+    content = digest(split for task in tasks.values() for split in task)
 
     def train_cell(name: str, folder: str) -> Cell:
         identity = [options, backbone.key(), content, name, False]
@@ -190,9 +209,8 @@ def train_all(config: MultitaskConfig, run: StudyRun) -> Page:
     figures_of_stages = run.compute({name: train_cell(name, folder) for name, folder in folders.items()})
     dev = {name: figures_of_stages[name] for name in names if name in figures_of_stages}
     test = run.compute({name: test_cell(name) for name in best(dev)})
-    table_1, table_2 = (
-        read_published(Path(__file__).with_name(f"published-table-{number}.csv")) for number in (1, 2)
-    )
+    table_1 = read_published(Path(__file__).with_name("published-table-1.csv"))
+    table_2 = read_published(Path(__file__).with_name("published-table-2.csv"))
     sections = [
         Section("Table 1: dev", [_table("configuration", dev, table_1)]),
         Section("Table 2: test, the best on dev", [_table("configuration", test, table_2)]),
@@ -202,12 +220,15 @@ def train_all(config: MultitaskConfig, run: StudyRun) -> Page:
 
 
 def folder_of(name: str) -> str:
-    """Name the folder of a configuration's model below the output."""
+    """Return the folder of a configuration's model, below the output."""
     return "stages/" + "+".join(stage.slug for stage in parse_stages(name))
 
 
 def _train(config: MultitaskConfig, tasks: Tasks, name: str, backbone: str, work: Path) -> Figures:
-    """Train the last stage from where the one before it ended; return dev scores of the best epoch."""
+    """Train the last stage of a configuration, and return the dev scores of its best epoch.
+
+    The stage starts from the folder of the stage before, or from the backbone.
+    """
     stages = parse_stages(name)
     stage = stages[-1]
     earlier_stages, _, stage_name = name.rpartition("-")
@@ -216,7 +237,7 @@ def _train(config: MultitaskConfig, tasks: Tasks, name: str, backbone: str, work
     train = tasks[stage.task].train
     draw = draw_fraction(train, 0.1, config.seed, stage_name) if stage.on_samples else draw_all(train)
     stream = Stream(draw, config.batch_size, config.seed, stage.task)
-    # The heads of tasks without a stage so far are random: they have no say in which epoch is kept.
+    # Heads of tasks without a stage so far are random; their scores do not decide which epoch is kept.
     decisive_tasks = [task for task in OUTPUTS if task in net.stage_of]
     tuning = TuningConfig(
         learning_rate=config.learning_rate,
@@ -236,21 +257,22 @@ def _train(config: MultitaskConfig, tasks: Tasks, name: str, backbone: str, work
 
 
 def _test(model: Path, stages: Sequence[Stage], tasks: Tasks, seed: int, work: Path) -> Figures:
-    """Score on test the model that the last of the stages left."""
+    """Return the scores on test of the model that was saved after the last stage."""
     return MultitaskNet(seed, (*stages, stages[-1]), model).eval().scores(tasks, "test")
 
 
 def best(dev: Mapping[str, Figures]) -> list[str]:
-    """Choose the configurations with the highest overall dev score, best first; of equal ones the earlier.
+    """Return the configurations with the highest overall dev score, best first; of equal ones the first.
 
-    Baselines, without a Siamese stage, count only where nothing else ran (docs/papers/seq-mt.md).
+    Configurations that encode all pairs jointly are baselines, and are only chosen if there are no others
+    (docs/papers/seq-mt.md).
     """
     siamese = [name for name in dev if "(" in name]
     return sorted(siamese or dev, key=lambda name: -dev[name]["overall"])[:BEST]
 
 
 def _table(label: str, figures: Mapping[str, Figures], paper_rows: Mapping[str, Figures]) -> Table:
-    """Put our rows in a table, and below them the paper's rows of the same names."""
+    """Return the table of scores, with the paper's rows of the same configurations below ours."""
     own_rows: dict[str, dict[str, TableCell]] = {}
     quoted_rows: dict[str, dict[str, TableCell]] = {}
     for name, scores in figures.items():
@@ -272,7 +294,10 @@ def _table(label: str, figures: Mapping[str, Figures], paper_rows: Mapping[str, 
 
 
 def read_all_tasks(config: MultitaskConfig) -> Tasks:
-    """Read all four tasks, since every stage is scored on all; a set that is nowhere is an error."""
+    """Return all four tasks, because every stage is scored on all.
+
+    Raises UserError: the files of a task are missing.
+    """
     data = data_folder(config.data)
     tweets, snli = data / "paraphrase", data / "nli"
     quora = Examples.of_pairs(read_binary(config.quora or tweets / "twitter_url_train.tsv.gz"))
@@ -300,7 +325,7 @@ def read_all_tasks(config: MultitaskConfig) -> Tasks:
 
 
 def _senteval(name: str, data: Path, scale: float = 0) -> TaskExamples:
-    """Read a task of SentEval: classes, or scores as fractions of ``scale``."""
+    """Return a task of SentEval; its scores are divided by ``scale``, with 0 its labels are class ids."""
     splits = {}
     for split_name, split in read_task(name, data).splits.items():
         first, second = ([" ".join(tokens) for tokens in side or ()] for side in (split.a, split.b))
@@ -310,7 +335,7 @@ def _senteval(name: str, data: Path, scale: float = 0) -> TaskExamples:
 
 
 def _complete_splits(train: Examples, dev: Examples | None, test: Examples | None) -> TaskExamples:
-    """Complete three splits: a missing one is a tenth of the training pairs, by a hash of the first text."""
+    """Return the three splits; a missing one is a tenth of the training pairs, by a hash of first texts."""
     if test is None:
         train, test = hold_out(train, 0.1, "test")
     if dev is None:
@@ -319,9 +344,10 @@ def _complete_splits(train: Examples, dev: Examples | None, test: Examples | Non
 
 
 def resplit(task: TaskName, examples: Examples) -> TaskExamples:
-    """Split all examples at random in the proportions of SEQ-MT."""
+    """Return the examples, split at random in the proportions of SEQ-MT."""
     total = sum(SIZES[task])
-    dev_size, test_size = (round(len(examples) * size / total) for size in SIZES[task][1:])
+    _, dev_size, test_size = (round(len(examples) * size / total) for size in SIZES[task])
     order = rng(0, "split/" + task).permutation(len(examples))
-    dev, test, train = np.split(order, [dev_size, dev_size + test_size])
-    return TaskExamples(*(examples.take(np.sort(rows)) for rows in (train, dev, test)))
+    rows = np.split(order, [dev_size, dev_size + test_size])
+    dev, test, train = (examples.take(np.sort(rows_of_split)) for rows_of_split in rows)
+    return TaskExamples(train, dev, test)

@@ -4,10 +4,11 @@ r"""Score similarity beyond sentences: words, phrases, and sentence pairs with a
     python -m studies.similarity MODEL --phrases ppdb-2.0-s-phrasal.gz --held-out 0.03 \
         --semeval2013 FOLDER --fine-tune
 
-Word sets (BURT, Table 3): Spearman's correlation, times 100, between gold scores and cosines. Phrase pairs:
-the same against PPDB's score of equivalence on a held-out fraction. STS-B and SICK-R (BURT, Table 2): with a
-regression head trained on the training part (vectors frozen), and by cosine alone. SemEval-2013 5(a): a
-classifier tuned on its training pairs. Pairs with words that an encoder does not know count too.
+Word sets (BURT, Table 3) are scored by Spearman's correlation, times 100, of cosines with gold scores. Phrase
+pairs are scored in the same way against PPDB's score of equivalence, on a held-out fraction. STS-B and SICK-R
+(BURT, Table 2) are scored with a regression head that is trained on frozen vectors of the training part, and
+by cosine alone. For SemEval-2013 5(a) a classifier is trained on its training pairs. Pairs with words that an
+encoder does not know are scored too.
 """
 
 import sys
