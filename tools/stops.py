@@ -2,10 +2,10 @@
 
     python -m tools.stops
 
-The tool runs parsing, training and scoring on a few sentences, and watches every function of this project that
-gets the configuration, a part of it, or an object that keeps all of it as an argument. A reader of the code
-goes from the caller to each such function once. A stretch is a part of this way that stays in one module; a
-return is a stretch in a module that was left before.
+The tool runs parsing, training and scoring on a few sentences, and watches every function of this project
+that gets the configuration, a part of it, or an object that keeps all of it as an argument. A reader of the
+code goes from the caller to each such function once. A stretch is a part of this way that stays in one
+module; a return is a stretch in a module that was left before.
 """
 
 import dataclasses

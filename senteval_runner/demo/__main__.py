@@ -22,6 +22,7 @@ from pathlib import Path
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
 from runtime.files import read_json, write_json, write_text
+from senteval_runner.demo import MODEL, NEW_MODEL, SCORES, TREES, VECTORS
 
 SECONDS_FILE = "seconds.json"
 SENTENCE = "The lawyer praised the doctor who had written to her."
@@ -36,24 +37,16 @@ class DemoConfig:
     """Folder for trees, model, scores and report.html."""
 
 
-def commands(trees: Path, model: Path, new_model: Path, scores: Path, vectors: Path) -> dict[str, list[str]]:
-    """Return the module and the arguments of the command of each step, by the title of the step.
-
-    Args:
-        trees: folder of the parsed books.
-        model: folder of the model that is trained further from builtin.
-        new_model: folder of the model that is trained from random weights.
-        scores: folder of the scores.
-        vectors: folder of the embeddings that are scored.
-    """
-    parse = ["parsing.run", "books", "--output", trees]
+def commands(output: Path) -> dict[str, list[str]]:
+    """Return the module and the arguments of the command of each step, by the title of the step."""
+    trees, model, new_model = output / TREES, output / MODEL, output / NEW_MODEL
     train = ["multiview.train", "--trees", trees, "--output", model.parent, "--name"]
     recipe = "--start none --views dep,const --objective.score cosine --loop.epochs 4"
     score = ["senteval_runner.run", model, "builtin", new_model, f"bag:{new_model}", "bag:random"]
     score += ["--no-baselines", "--tasks", "Authors,Neighbours,Binding", "--protocol", "fast"]
-    score += ["--trees", trees.parent, "--cache", vectors, "--output", scores]
+    score += ["--trees", trees.parent, "--cache", output / VECTORS, "--output", output / SCORES]
     steps = {
-        "parse the books": parse,
+        "parse the books": ["parsing.run", "books", "--output", trees],
         "go on from builtin": [*train, model.name, "--loop.epochs", "1", "--objective.keep", "5"],
         "train new views from nothing": [*train, new_model.name, *recipe.split()],
         "score on other books": score,
@@ -83,15 +76,13 @@ def run_step(title: str, module: str, *arguments: str) -> float:
 def main(config: DemoConfig) -> None:
     """Run all steps, write the report, and print where everything is."""
     output = config.output
-    trees, scores, vectors = output / "trees/books", output / "scores", output / "vectors"
-    model, new_model = output / "models/books", output / "models/books-new"
     seconds_file = output / SECONDS_FILE
     seconds = read_json(seconds_file) if seconds_file.exists() else {}
     if not seconds:
         from parsing.text_parser import load
 
         print(f"== A sentence and both of its trees\n{load()(SENTENCE)}", flush=True)
-    steps = commands(trees, model, new_model, scores, vectors)
+    steps = commands(output)
     for number, (title, words) in enumerate(steps.items(), start=1):
         seconds_now = run_step(f"{number}/{len(steps) + 1} {title}", *words)
         # In a second run of the demo the step is finished, and takes no time.
@@ -104,9 +95,9 @@ def main(config: DemoConfig) -> None:
         (title, f"{seconds[title]:.0f}", f"python -m {' '.join(words)}") for title, words in steps.items()
     ]
     report = output / "report.html"
-    write_text(report, demo_page(trees, model, new_model, scores, vectors, times).html())
+    write_text(report, demo_page(output, times).html())
     print("seconds: " + ", ".join(f"{title} {value}" for title, value, _ in times))
-    print(f"trees    {trees}\nmodel    {model}\nscores   {scores / 'report.html'}")
+    print(f"trees    {output / TREES}\nmodel    {output / MODEL}\nscores   {output / SCORES / 'report.html'}")
     print(f"report   {report}   <- open this in a browser")
 
 

@@ -22,6 +22,7 @@ from parsing.trees.sentences import ParsedSentence, cached_sentences
 from runtime.files import read_json
 from runtime.training_loop import read_log
 from runtime.vectors import unit_rows
+from senteval_runner.demo import MODEL, NEW_MODEL, SCORES, TREES, VECTORS
 from senteval_runner.evaluation_trees import EvaluationTrees, open_model
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report import plots
@@ -59,24 +60,13 @@ CURVES = {
 """Titles of the curves, by the name of their values in the log of training."""
 
 
-def demo_page(
-    trees: Path,
-    model: Path,
-    new_model: Path,
-    scores: Path,
-    vectors: Path,
-    times: Sequence[tuple[str, str, str]],
-) -> Page:
-    """Return the page, made from the files that the commands have written.
+def demo_page(output: Path, times: Sequence[tuple[str, str, str]]) -> Page:
+    """Return the page, made from the files that the commands have written below ``output``.
 
-    Args:
-        trees: folder of the parsed books.
-        model: folder of the model that was trained further from builtin.
-        new_model: folder of the model that was trained from random weights.
-        scores: folder of the scores.
-        vectors: folder of the embeddings that were scored.
-        times: title, seconds and command of each step.
+    ``times`` are the title, the seconds and the command of each step.
     """
+    trees, model, new_model = output / TREES, output / MODEL, output / NEW_MODEL
+    scores = output / SCORES
     report = read_json(scores / "results.json")
     names = {str(model): TRAINED, str(new_model): NEW, BUILTIN: BUILTIN}
     names |= {f"bag:{new_model}": WORDS, "bag:random": RANDOM}
@@ -99,7 +89,9 @@ def demo_page(
         Section("Two of the parsed sentences", list(_drawn_trees(trees))),
         Section("An experiment: what training on little text gains", list(_scores(tasks, results))),
         Section("How training went", list(_training(model))),
-        Section("Nearest sentences before and after training", [_nearest(specs, trees.parent, vectors)]),
+        Section(
+            "Nearest sentences before and after training", [_nearest(specs, trees.parent, output / VECTORS)]
+        ),
         Section("Where the time went", [Table(["step", "seconds", "command"], times)]),
         Section("Go on with your own text", [TEXTS["your_text"], Figure(TEXTS["commands"])]),
     ]

@@ -155,11 +155,7 @@ class SklearnBackend:
 
     def search(self, folds: Sequence[Fold]) -> Accuracies:
         """Return the accuracy of each candidate on the test rows of each fold, [folds, candidates]."""
-        accuracies = []
-        for train, test in folds:
-            accuracy, _ = self.split(train, test, test)
-            accuracies.append(accuracy[0])
-        return np.array(accuracies)
+        return np.concatenate([self.split(train, test, test)[0] for train, test in folds])
 
     def refit(self, folds: Sequence[Fold], candidates: Sequence[int]) -> list[Int]:
         """Train the chosen candidate of each fold, and return its predictions of the fold's test rows.

@@ -1,4 +1,4 @@
-"""Compute accuracy, correlations and cosines, and fit the regression that scores SICK-R and STS-B.
+"""Compute correlations and cosines, and fit the regression that scores SICK-R and STS-B.
 
 The regression is a softmax layer on [|u - v|, u ∗ v] that predicts a distribution over the scores 1 to 5; the
 predicted score is the mean of the distribution (Tai et al. 2015, section 4.2). As in SentEval it is trained
@@ -26,11 +26,6 @@ from senteval_runner.protocol.features import Float
 CLASSES = 5
 PROTOCOL = Protocol(name="relatedness", tenacity=3, epoch_size=50, max_epoch=1000)
 Scores = NDArray[np.float64]
-
-
-def accuracy(predictions: NDArray[np.number], targets: NDArray[np.number]) -> float:
-    """Return the fraction of equal entries, in [0, 1]."""
-    return float(np.mean(np.asarray(predictions) == np.asarray(targets)))
 
 
 def pearson(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:

@@ -253,14 +253,10 @@ def _score_table(
     columns: Iterable[str],
     notes: Mapping[str, str] | None = None,
 ) -> Table:
-    """Return a table with a row per model: means and deviations over seeds, and intervals over items.
+    """Return a table with a row per model, of means and deviations over seeds, and intervals over items.
 
-    Args:
-        models: the models.
-        intervals: whether intervals are computed.
-        make_row: returns scores by column, from metrics by task.
-        columns: the columns in order; those in which no model has a score are left out.
-        notes: notes by the column that they explain; a note of the column "" is always printed.
+    ``make_row`` returns scores by column from metrics by task. Columns without a score are left out, and so
+    are the ``notes`` that explain them; a note of the column "" is always printed.
     """
     scores = {model.name: model.scores(make_row, intervals) for model in models}
     names = [column for column in columns if any(column in row for row in scores.values())]
