@@ -1,4 +1,4 @@
-"""The base of every package: commands, errors, whole files, devices, compiled code, the training loop."""
+"""The base of all packages: commands, errors, atomic files, devices, compiled code, the training loop."""
 
 from importlib.util import find_spec as _find_spec
 from os.path import dirname as _dirname

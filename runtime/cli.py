@@ -1,17 +1,16 @@
 """The base of every command: options from a frozen dataclass, exit codes, a log file, dry runs.
 
-Exit codes: 0 done; 2 bad input, a full disk or too little memory (one line on stderr); 1 a bug (traceback);
-130 or 143 stopped by Ctrl-C or SIGTERM (one line that says what is kept).
+Exit codes: 0 after success; 2 for bad input, a full disk or too little memory (one line on stderr); 1 for a
+bug (traceback); 130 or 143 after Ctrl-C or SIGTERM (one line that says which work is kept).
 
-The range of an option is part of its type, and is checked nowhere else::
+The range of an option is part of its type, so that no other code checks it::
 
     @configuration
     class LoopConfig:
         batch: Count = 400
         dropout: Fraction = 0.1
 
-This module imports nothing heavy: pydantic is imported when something is checked, tyro when options are
-parsed.
+This module is imported fast: pydantic is imported when values are checked, tyro when options are parsed.
 """
 
 import argparse
@@ -49,13 +48,14 @@ VERSION_HELP = "--version prints the version of this installation."
 PLUGIN_HELP = "--plugin MODULE imports a module first, here or installed, that registers a view of your own."
 
 RUNS_COMMAND: ContextVar[bool] = ContextVar("RUNS_COMMAND", default=False)
-"""Whether a command is running, which shows its progress; other calls are silent unless asked."""
+"""Whether a command is running. A command shows its progress; a function called from Python does not, unless
+it is asked to."""
 Config = TypeVar("Config")
 
 Count = Annotated[int, Ge(1), Le(2**31 - 1)]
-"""A number of things, at least 1, that fits the integers of libraries."""
+"""A whole number from 1 that fits the 32-bit integers of libraries."""
 CountOrNone = Annotated[int, Ge(0), Le(2**31 - 1)]
-"""A :data:`Count`, or 0, which means none or no limit."""
+"""A :data:`Count` or 0, where 0 means none, or no limit."""
 Seed = Annotated[int, Ge(0), Le(2**32 - 1)]
 """A seed in the range that every library accepts."""
 Share = Annotated[float, Ge(0), Le(1)]
@@ -63,9 +63,9 @@ Share = Annotated[float, Ge(0), Le(1)]
 Epochs = Annotated[int, Ge(1), Le(10_000)]
 """A number of passes over the data."""
 Positive = Annotated[float, Gt(0), Le(1e9)]
-"""A number above 0 whose products stay finite."""
+"""A number above 0, so small that products of such numbers are finite."""
 NotNegative = Annotated[float, Ge(0), Le(1e9)]
-"""A number from 0 whose products stay finite."""
+"""A number from 0 on, so small that products of such numbers are finite."""
 Fraction = Annotated[float, Ge(0), Lt(1)]
 """A number from 0 up to, but not including, 1."""
 
@@ -78,13 +78,13 @@ def warn_once(line: str) -> None:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def configuration(cls: type[Config]) -> type[Config]:
-    """Make a frozen keyword-only dataclass that refuses unknown keys and numbers that are not finite."""
+    """Return the class as a frozen keyword-only dataclass that refuses unknown keys, NaN and infinity."""
     cls.__pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # type: ignore[attr-defined]
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
 def check(config: Any) -> None:
-    """Raise a UserError for the first value out of its range, which names the option."""
+    """Raise a UserError that names the first option whose value is out of its range."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -95,16 +95,16 @@ def check(config: Any) -> None:
 
 
 def config_to_json(config: Any) -> dict[str, Any]:
-    """Turn a dataclass into plain JSON values (paths become strings, tuples lists)."""
+    """Return a dataclass as JSON values, where paths are strings and tuples lists."""
     value: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config), default=str))
     return value
 
 
 def config_from_json(config_type: type[Config], values: object, *, where: Path | str) -> Config:
-    """Rebuild a configuration from the output of :func:`config_to_json`.
+    """Return the configuration of a type from the values of :func:`config_to_json`.
 
-    A UserError names the file ``where``, the key and the value if a key is unknown or missing, or a value has
-    another type or is out of range.
+    Raises a UserError that names the file ``where``, the key and the value if a key is unknown or missing, or
+    if a value has another type or is out of range.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -117,7 +117,7 @@ def config_from_json(config_type: type[Config], values: object, *, where: Path |
 
 
 def _complaint(error: Any) -> tuple[str, Any, str]:
-    """Return pydantic's first complaint: the path to a value, the value, and its allowed range."""
+    """Return the first error of pydantic: the path to the value, the value, and its allowed range."""
     complaint = error.errors(include_url=False)[0]
     path = [str(part) for part in complaint["loc"] if not str(part).startswith("constrained-")]
     if complaint["type"] == "unexpected_keyword_argument":
@@ -133,7 +133,7 @@ class Estimate:
     """The cost of a command, for ``--dry-run``: an amount of work, its speed, and other costs."""
 
     facts: dict[str, str]
-    """The other costs, and what else is shown, by a short name."""
+    """The other costs, and anything else to be shown, by a short name."""
     amount: float | None
     """The amount of work; None if it is unknown."""
     unit: str
@@ -147,7 +147,7 @@ class Estimate:
         return timedelta(seconds=round(amount / max(self.per_second, 1e-9)))
 
     def text(self, config: Any) -> str:
-        """Show the resolved configuration and a line per fact, with work and time at the end."""
+        """Return the resolved configuration and a line per fact, with work and time at the end."""
         if self.amount is None:
             number, time = "an unknown number of", "unknown"
         else:
@@ -172,13 +172,13 @@ class Command:
     config: type[Any]
     """The options, a :func:`configuration`; its attributes' docstrings are the help texts."""
     main: Callable[[Any], int | None]
-    """The function that does the work and imports heavy packages; its exit code may be None for 0."""
+    """Does the work, and imports heavy packages when it is called; returns the exit code, or None for 0."""
     module: str
     """The words after ``python -m``, including the subcommand."""
     description: str
     """The first line of ``--help``."""
     folder_of: Callable[[Any], Path | None] = lambda config: None
-    """Returns the folder that a configuration writes to. One run at a time may own it; a dry run does not."""
+    """Returns the folder that a configuration writes to, which is locked during the run, unless it is dry."""
     kept_work: str = "what was finished is kept; the same command resumes"
     """The work that is kept after Ctrl-C, as one clause of the message."""
     defaults: Callable[[str], Any] | None = None
@@ -188,14 +188,14 @@ class Command:
 
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
-        # Before torch is imported: its threads sleep while they wait. Spinning, they take the core that the
-        # thread they wait for needs (runtime/device.py).
+        # Set before torch is imported, so that its threads sleep while they wait for each other. Threads that
+        # spin may take the core that the last one needs (runtime/device.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         open_streams()
         outside = RUNS_COMMAND.set(True)
         try:
             code = self._run(list(sys.argv[1:] if args is None else args))
-            sys.stdout.flush()  # here, since a full disk has no message at the end of the process
+            sys.stdout.flush()  # here, because at the end of the process a full disk has no message
             return code
         except BrokenPipeError:
             return 0
@@ -211,11 +211,12 @@ class Command:
             flush_streams()
 
     def _run(self, words: list[str]) -> int:
+        """Parse the arguments, lock the folder, call ``main``, and return the exit code."""
         if "--version" in words:
             print(f"multiview-embeddings {__version__}")
             return 0
         for word in words:
-            if LONE_SURROGATE.search(word):  # how Python passes on bytes that are not UTF-8
+            if LONE_SURROGATE.search(word):  # stands for a byte that is not UTF-8
                 raise UserError(f"{word!r} among the arguments: not UTF-8; rename it")
         try:
             config = self._parse(words)
@@ -227,6 +228,7 @@ class Command:
             return int(stop.code or 0)
 
     def _parse(self, words: list[str]) -> Any:
+        """Return the configuration that the arguments describe; raise UserError for wrong ones."""
         import tyro
 
         program, description = f"python -m {self.module}", f"{self.description}\n\n{VERSION_HELP}"
@@ -258,7 +260,7 @@ class Command:
                 with contextlib.redirect_stderr(io.StringIO()) as box:
                     config = parse(args=words)
             except SystemExit as stop:
-                if not stop.code or not box.getvalue():  # --help, or a process that shows nothing
+                if not stop.code or not box.getvalue():  # --help, or not torchrun's first process
                     raise
                 raise UserError(_usage_error(words, parse)) from None
             if box.getvalue():  # a warning
@@ -266,13 +268,14 @@ class Command:
             return config
 
     def _refuse(self, message: str, code: int) -> int:
-        with contextlib.suppress(OSError):  # the exit code says it too
+        """Print the message of an error, and return the exit code."""
+        with contextlib.suppress(OSError):  # stderr is closed; there is still the exit code
             print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
         return code
 
 
 def _printed(parse: Callable[..., Any], words: Sequence[str]) -> str:
-    """Return what a parser prints for some arguments, in ASCII and without colours, as in no terminal."""
+    """Return what a parser prints for some arguments, in ASCII without colours, because it is no terminal."""
     with (
         contextlib.redirect_stdout(io.StringIO()) as text,
         contextlib.redirect_stderr(text),
@@ -283,7 +286,7 @@ def _printed(parse: Callable[..., Any], words: Sequence[str]) -> str:
 
 
 def _usage_error(words: Sequence[str], parse: Callable[..., Any]) -> str:
-    """Say in one line what tyro says in a box; an option that there is not is named before all else."""
+    """Return tyro's message for wrong arguments as one line; an unknown option comes before other errors."""
     options = re.findall(r"--[\w.-]+", _printed(parse, ["--help"]))
     named = itertools.takewhile(lambda word: word != "--", words)
     for option in (word.partition("=")[0] for word in named if word.startswith("--")):
@@ -304,18 +307,21 @@ _USAGE_ERRORS = (
     (r"^Missing value for argument '(.*)'\. Expected .*", r"\1: needs a value; --help explains it"),
     (r"^Missing from [^:]*: (.*)", r"\1: missing; --help explains it"),
 )
-"""Messages of tyro, as regular expressions, and the messages that replace them."""
+"""Regular expressions of tyro's messages, and the messages that replace them."""
 
 
 def _named_path(words: Sequence[str]) -> Path:
-    """Return the path that a word names; an empty one, which would be the working folder, is refused."""
+    """Return the path that an argument names; raise UserError if it is empty, the working folder's name."""
     if not words[0]:
         raise UserError("an empty name of a file or folder among the arguments")
     return Path(words[0])
 
 
 def with_defaults(config: type[Config], values: Mapping[str, Any]) -> Config:
-    """Return a configuration of values and defaults; an option with neither must be on the command line."""
+    """Return a configuration of ``values`` and defaults, for :attr:`Command.defaults`.
+
+    An option that has neither must be given on the command line.
+    """
     import tyro
 
     required_options = {
@@ -327,13 +333,13 @@ def with_defaults(config: type[Config], values: Mapping[str, Any]) -> Config:
 
 
 def import_plugin(module: str) -> None:
-    """Import a module of the user's own; what it defines registers itself (docs/add-a-view.md).
+    """Import a module of the user, whose classes register themselves (docs/add-a-view.md).
 
-    A model folder never names such a module, so that only the user decides what is imported. If there is none
-    or it fails, a UserError says where.
+    A model folder never names such a module, so that only the user decides what is imported. Raises UserError
+    if there is no such module, or if its import fails, with the line that failed.
     """
     working_folder = os.getcwd()
-    if working_folder not in sys.path:  # a console script's path starts with its own folder
+    if working_folder not in sys.path:  # for a console script, sys.path starts with the script's folder
         sys.path.insert(0, working_folder)
     try:
         if not all(module.split(".")):
@@ -351,10 +357,10 @@ def import_plugin(module: str) -> None:
 
 
 class LogFile(logging.FileHandler):
-    """Writes the log; what goes wrong ends the run, where the standard library would print a traceback."""
+    """Writes the log file; an error of writing ends the run. The standard library would print a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # logging's name
-        """Raise the error that is being handled, such as that of a full disk."""
+        """Raise the current error, such as that of a full disk, with the name of the file."""
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, self.baseFilename) from None
@@ -363,9 +369,9 @@ class LogFile(logging.FileHandler):
 
 @contextlib.contextmanager
 def log_to(folder: Path) -> Iterator[logging.Logger]:
-    """Append messages from INFO on to ``folder/log.txt`` and print them to stderr, until the end.
+    """Append messages of level INFO and above to ``folder/log.txt``, and print them to stderr.
 
-    Progress is shown there as well. Then the logger is the caller's again, as it was.
+    Progress is shown on stderr, too. At the end of the ``with`` block the logger has its old handlers again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger(LOGGER)

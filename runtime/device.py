@@ -18,19 +18,19 @@ from torch.overrides import TorchFunctionMode
 
 from runtime.errors import UserError
 
-# GNU's OpenMP would wait for ever for threads that a fork did not copy.
+# In a forked child GNU's OpenMP would wait for ever for threads, which a fork does not copy.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 DRAWING_FACTORIES: set[Any] = {torch.rand, torch.randn}
 FACTORIES: set[Any] = {torch.empty, torch.zeros, torch.ones, torch.eye, torch.linspace, *DRAWING_FACTORIES}
-"""Functions that make tensors of torch's default type."""
+"""Functions that return tensors of torch's default type."""
 DRAWS: set[Any] = {
     *(Tensor.uniform_, Tensor.normal_, nn.init.uniform_, nn.init.normal_),
     *(nn.init.kaiming_uniform_, nn.init.kaiming_normal_),
 }
-"""Functions that draw into a tensor; other ones of ``nn.init`` call these."""
+"""Functions that fill a tensor with random numbers; the other functions of ``nn.init`` call these."""
 LARGE_FLOP = 2e9
-"""Work of a product for which several threads pay: some tens of milliseconds on one core."""
+"""The work of a product from which several threads are faster: some tens of milliseconds on one core."""
 WORDS_PER_SENTENCE = 20
 """The usual length of a sentence."""
 
@@ -38,8 +38,8 @@ WORDS_PER_SENTENCE = 20
 def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -> torch.device:
     """Return the device of a name: cpu, cuda, cuda:1, ...; None or ``auto`` is a GPU if there is one.
 
-    ``local_rank``, the number of this process on the machine, chooses the GPU if the name does not. A name of
-    no device, or of one that is not here, is refused.
+    ``local_rank``, the number of this process on its machine, chooses the GPU if the name does not. Raises
+    UserError if there is no such device.
     """
     if not isinstance(device, str | int | torch.device | None):
         raise UserError(f"device {device!r:.60} cannot be used: it is no name of one")
@@ -51,16 +51,16 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
         torch_device = torch.empty(1, device=device).device
         if torch_device.type == "meta":
             raise RuntimeError("tensors there have no numbers")
-        if torch_device.type == "cuda":  # or cuDNN's LSTM would round the factors of products to ten bits
+        if torch_device.type == "cuda":  # otherwise cuDNN's LSTM rounds the factors of products to ten bits
             torch.backends.cudnn.allow_tf32 = False
         return torch_device
-    except (RuntimeError, AssertionError, TypeError, ValueError) as error:  # torch asserts that it has CUDA
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:  # Assertion: without CUDA
         reason = str(error).splitlines()[0]
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); --device takes another") from None
 
 
 def to_host(tensor: Tensor) -> Callable[[], NDArray[np.generic]]:
-    """Queue the copy of a tensor to the host; the returned function waits for this copy, and no more."""
+    """Queue the copy of a tensor to the host; return a function that waits for this copy and returns it."""
     tensor = tensor.detach()
     if tensor.device.type != "cuda":
         return tensor.cpu().numpy
@@ -77,7 +77,7 @@ def to_host(tensor: Tensor) -> Callable[[], NDArray[np.generic]]:
 
 
 def pick_masked(values_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-    """Return ``values_BTD[mask_BT]`` [N, D]; if the mask is on the host, the device need not count."""
+    """Return ``values_BTD[mask_BT]`` [N, D], without waiting for the device if the mask is on the host."""
     if values_BTD.device == mask_BT.device:
         return values_BTD[mask_BT]
     sentence_N, position_N = mask_BT.nonzero(as_tuple=True)
@@ -85,20 +85,20 @@ def pick_masked(values_BTD: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 def chosen_threads(sentences: int, dim: int, device: torch.device) -> int:
-    """Choose the number of threads for views of hidden size ``dim``: torch's for large products, else one.
+    """Return the number of threads for views of hidden size ``dim``: torch's for large products, else one.
 
-    OpenMP waits for the last of an operation's equal parts, which is late on a machine with other work, and
-    a second thread makes small products slower. The number is chosen once for a run, because the last bits
-    may depend on it. With a GPU no large products are left for the CPU.
+    A second thread makes small products slower: OpenMP divides an operation into equal parts and waits for
+    the last one, which is late on a machine with other work. The number is chosen once for a run, because the
+    last bits may depend on it. With a GPU the CPU has no large products.
     """
-    # The widest weights of a cell: five gates from two children.
+    # The largest weight of a cell is that of five gates and two children.
     largest_product = 2.0 * sentences * WORDS_PER_SENTENCE * (5 * dim) * (2 * dim)
     return torch.get_num_threads() if device.type == "cpu" and largest_product >= LARGE_FLOP else 1
 
 
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Compute with ``count`` threads, then with as many as before; a switch takes under a microsecond."""
+    """Let torch use ``count`` threads in the ``with`` block; a switch takes less than a microsecond."""
     count_before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -109,7 +109,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_torch_defaults() -> Iterator[None]:
-    """Compute without the autocast or the default device that the caller's code has set in this thread."""
+    """Switch off any autocast and default device that the caller has set in this thread."""
     with contextlib.ExitStack() as stack:
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):
@@ -121,23 +121,23 @@ def with_torch_defaults() -> Iterator[None]:
 
 @contextlib.contextmanager
 def build_in_float32(seed: int = 0) -> Iterator[None]:
-    """Make networks in float32 on the CPU, with weights drawn by a generator of their own."""
+    """Make networks in float32 on the CPU, with random weights from a generator with this seed."""
     with torch.device("cpu"), _OwnDefaults(torch.Generator("cpu").manual_seed(seed)):
         yield
 
 
 @contextlib.contextmanager
 def build_without_weights() -> Iterator[None]:
-    """Make networks in float32 without memory for their weights."""
+    """Make networks in float32 on the device ``meta``, without memory for their weights."""
     with torch.device("meta"), _OwnDefaults(None):
         yield
 
 
 class _OwnDefaults(TorchFunctionMode):
-    """Stands in for torch's default type and generator in this thread; torch's own serve all threads.
+    """Replaces torch's default type and random generator in this thread; torch's own are for all threads.
 
-    Without a generator nothing is drawn into weights: on the device ``meta`` a normal distribution would
-    import torch's compiler, for a second.
+    Without a generator, weights are not filled with random numbers, because a normal distribution on the
+    device ``meta`` would import torch's compiler, which takes a second.
     """
 
     def __init__(self, generator: torch.Generator | None) -> None:

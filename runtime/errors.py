@@ -8,23 +8,23 @@ from contextlib import contextmanager
 from numbers import Integral
 
 MAX_LENGTH = 1500
-"""Most characters of a message, which may quote a long value of a file."""
+"""The largest number of characters of a message, which may quote a long value of a file."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, a full quota, and a file above the size limit of the user or file system."""
 MEMORY_MESSAGE = re.compile(
     r"out of memory|allocate memory|memory allocation failed|bad_alloc|start new thread"
-    "|failed to map segment"  # a library, which is imported
-    "|could not (create|execute) a primitive"  # oneDNN, which names no reason
+    "|failed to map segment"  # of a library that is imported
+    "|could not (create|execute) a primitive"  # of oneDNN, whose message has no reason
 )
-"""Matches the text of errors, of many types, by which libraries report a lack of memory."""
+"""Matches the messages by which libraries report a lack of memory, in errors of many types."""
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Matches half of a character of UTF-16, which UTF-8 text cannot hold."""
+"""Matches half of a UTF-16 surrogate pair, which UTF-8 cannot encode."""
 
 
 class UserError(Exception):
-    """An error of the user's, with a message of one line: file, row, value, and what to do.
+    """An error that the user can correct; the message is one line with file, row, value and what to do.
 
-    Commands print the line and exit with code 2. The middle of a very long message is left out.
+    Commands print the line and exit with code 2. The middle of a very long message is cut out.
     """
 
     def __init__(self, message: str) -> None:
@@ -35,14 +35,14 @@ class UserError(Exception):
 
 
 class MissingExtraError(UserError):
-    """The package of an optional dependency is not installed; the message names the extra that brings it."""
+    """Raised if an optional package is not installed; the message names the extra that installs it."""
 
 
 @contextmanager
 def extra(name: str, package: str = "") -> Iterator[None]:
-    """Import, in a ``with`` block, from a package that this extra brings; a MissingExtraError without it.
+    """Raise a MissingExtraError if an import in the ``with`` block fails for want of a package.
 
-    ``package`` is what it is called where that is not the name of its module.
+    ``name`` is the extra that installs the package, ``package`` its name if that is not the module's.
     """
     try:
         yield
@@ -53,7 +53,7 @@ def extra(name: str, package: str = "") -> Iterator[None]:
 
 
 def check_count(value: object, subject: str) -> int:
-    """Return a caller's value as a whole number from 1; ``subject`` begins the message of an error."""
+    """Return a value as a whole number from 1; else raise a UserError that begins with ``subject``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise UserError(f"{subject}={value!r:.40}: must be a whole number from 1")
     return int(value)
@@ -89,17 +89,17 @@ def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or MEMORY_MESSAGE.search(str(error)):
         return True
     hidden = error.__context__ if isinstance(error, OSError | ImportError) else None
-    return hidden is not None and out_of_memory(hidden)  # llvmlite then says that a file is missing
+    return hidden is not None and out_of_memory(hidden)  # for example, llvmlite reports a missing file
 
 
 def out_of_space(error: BaseException) -> bool:
-    """Tell whether an error means that a file did not fit; some libraries say so only in the message."""
+    """Tell whether an error means that the disk is full; some libraries say so only in the message."""
     is_in_message = any(os.strerror(number) in str(error) for number in DISK_FULL)
     return is_in_message or getattr(error, "errno", None) in DISK_FULL
 
 
 def explain(error: Exception, *, kept_work: str) -> str | None:
-    """Explain in one line an error that the user can mend, and what work is kept; return None for a bug."""
+    """Return a line about an error that the user can correct, with the work that is kept; None for a bug."""
     if isinstance(error, UserError):
         return str(error)
     path = getattr(error, "filename", None)

@@ -1,11 +1,11 @@
 """Atomic files: a file under its final name is complete, even if the process is killed at any moment.
 
-What is kept on disk has a *record*: a file of JSON that is sealed by the digest of its values, with size and
-SHA-256 of the files beside it. Checkpoints, models, parsers and stored vectors have one. Files of a folder
-change in one step (:mod:`runtime.folders`).
+Checkpoints, models, parsers and stored vectors have a *record*: a JSON file that holds the size and the
+SHA-256 of the files beside it, and a digest of its own values, the seal. :mod:`runtime.folders` replaces all
+files of a folder in one step.
 
-Only regular files are read and written here, for a pipe or a device may never end, and a link inside a folder
-leads out of it. Where the user names an output, :func:`output_file` follows links.
+Only regular files are read and written, because a pipe or a device may never end, and a link may lead out of
+its folder. Links are followed only where the user names an output (:func:`output_file`).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ TEMPORARY_NAME = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
 LOCK = ".lock"
 """The name of the lock in a folder that a command owns; see :func:`lock_folder`."""
 BLOCK_ROWS = 65_536
-"""Rows of an array that are checked at a time."""
+"""The number of rows of an array that are checked at a time."""
 STANDARD_OUTPUT = Path("-")
 SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
-"""Folders whose files are devices, streams and switches, even where they look like regular files."""
+"""Folders of devices and kernel settings, which may look like regular files."""
 
 
 def path_of(value: object, subject: str) -> Path:
-    """Return a caller's value as a path, which may lead nowhere; ``subject`` begins the message of errors."""
+    """Return a value as a path, which need not exist; raise a UserError that begins with ``subject``."""
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{subject}: a {type(value).__name__} is no path")
     try:
@@ -57,7 +57,7 @@ def path_of(value: object, subject: str) -> Path:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse to read a folder, a pipe or a device, which may never end."""
+    """Raise UserError unless a path is a regular file; to read a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
@@ -70,14 +70,14 @@ def check_regular(path: Path) -> None:
 
 
 def is_of_system(folder: Path) -> bool:
-    """Tell whether a resolved folder is, or is in, one of :data:`SYSTEM_FOLDERS`; shared memory is not."""
+    """Tell whether a resolved folder is in :data:`SYSTEM_FOLDERS`, except for shared memory (/dev/shm)."""
     return folder.parts[:2] in SYSTEM_FOLDERS and folder.parts[:3] != ("/", "dev", "shm")
 
 
 def output_file(path: Path) -> Path:
-    """Return the regular file to which an output's name leads, through links; refuse any other name.
+    """Return the regular file to which the name of an output leads, through links.
 
-    What runs that were killed while they wrote it have left beside it is removed.
+    Temporary files that killed runs left beside it are removed. Raises UserError for any other name.
     """
     refusal = UserError(
         f"{path}: is not a regular file in a folder, which alone can be replaced; give another name"
@@ -100,7 +100,7 @@ def output_file(path: Path) -> Path:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove the temporary files of an output whose writers, which each lock their own, are gone."""
+    """Remove temporary files of an output that no writer has locked, because the writer is dead."""
     with contextlib.suppress(OSError):
         for name in os.listdir(path.parent):
             if name.startswith(_temporary_prefix(path)) and TEMPORARY_NAME.fullmatch(name):
@@ -115,7 +115,7 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def _temporary_prefix(path: Path) -> str:
-    return f".{path.name[:40]}."  # only the start of a long name, to stay within the file system's limit
+    return f".{path.name[:40]}."  # a whole long name would be over the file system's limit
 
 
 def fsync_path(path: Path) -> None:
@@ -129,23 +129,24 @@ def fsync_path(path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside ``path``; on success flush it and rename it to ``path``.
+    """Yield a temporary file beside ``path``; at the end flush it and rename it to ``path``.
 
-    The temporary file lies in the same folder because ``os.replace`` is atomic only within one file system.
-    On an error it is removed and ``path`` keeps what it held. A link, a pipe or a device is refused.
+    The temporary file is in the same folder, because ``os.replace`` is atomic only within one file system. On
+    an error it is removed, and ``path`` is not changed. Raises UserError if ``path`` is a link, a pipe or a
+    device.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UserError(f"{path}: is not a regular file, which alone can be replaced; move it away")
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=_temporary_prefix(path), suffix=".tmp", dir=path.parent)
     with contextlib.suppress(OSError):  # a file system without locks
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # shows that this writer lives
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # shows that the writer is alive
     umask = os.umask(0)
     os.umask(umask)
     temporary = Path(name)
     try:
         yield temporary
-        # mkstemp and safetensors make files 0600; a finished one follows the user's umask like any other.
+        # mkstemp and safetensors make files of mode 0600; the finished file gets the usual mode of the umask.
         os.chmod(temporary, 0o666 & ~umask)
         fsync_path(temporary)
         os.replace(temporary, path)
@@ -153,7 +154,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
-            # A write to an open file does not say which one.
+            # The error of a write to an open file does not have its name.
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
     finally:
@@ -161,13 +162,15 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def own_files(folder: Path) -> Iterator[Path]:
-    """Yield the files in an output folder and below, but for folders that other commands have locked."""
-    # A link, a pipe or a device would lead a command to write elsewhere.
+    """Yield the files in an output folder and below it, without subfolders that belong to other commands.
+
+    Raises UserError for a link, a pipe or a device, through which a command would write elsewhere.
+    """
     with os.scandir(folder) as entries:
         for entry in entries:
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
-                # A subfolder with a lock belongs to another command, which may be running.
+                # A subfolder that has a lock belongs to another command.
                 yield from () if (path / LOCK).exists() else own_files(path)
             elif entry.is_file(follow_symlinks=False):
                 yield path
@@ -179,15 +182,22 @@ def own_files(folder: Path) -> Iterator[Path]:
 def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
     """Hold the lock of a folder, and remove the temporary files that a killed run left in it.
 
-    The operating system frees the lock however this process ends. The lock's file stays in the folder:
-    removing it would let two waiting runs in. Folders made here are removed if nothing was written, so that a
-    refused command leaves nothing behind. If another run holds the lock, this waits with ``wait``, and else
-    refuses; ``option`` is what messages tell the user to change. A folder that was removed or renamed
-    meanwhile is a UserError at the end.
+    The operating system releases the lock however the process ends. The file of the lock stays in the folder,
+    because two waiting runs could get the lock if it were removed. Folders that are made here are removed if
+    nothing was written, so that a refused command leaves nothing behind.
+
+    Args:
+        folder: the folder, which is made if it does not exist.
+        option: the option that messages tell the user to change.
+        wait: whether to wait for another run that holds the lock.
+
+    Raises UserError if another run holds the lock and ``wait`` is False, if the folder cannot be written, or,
+    at the end, if it was removed or renamed meanwhile.
     """
     from filelock import FileLock, Timeout
 
-    # This script would wait for its own parent, and never reach the place where Python refuses it alike.
+    # A script without a main guard would wait here for its own parent process, and never reach the error
+    # that Python raises in this case.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("worker processes import this script: work under `if __name__ == '__main__':`")
     new_folders: list[Path] = []
@@ -200,7 +210,7 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
         if not wait:
             new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
-        for _ in own_files(folder):  # before the lock's own file is opened, which may be a link
+        for _ in own_files(folder):  # before the lock is opened, because it may be a link
             pass
         lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
         lock.acquire()
@@ -225,7 +235,7 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
 
 
 def _check_same_folder(folder: Path, status: os.stat_result) -> None:
-    """Refuse a folder that is no longer the one with this ``status``."""
+    """Raise UserError if a folder is no longer the one with this ``status``."""
     if not folder.is_dir() or not os.path.samestat(folder.stat(), status):
         raise UserError(
             f"{folder}: was removed or renamed while this run wrote there; if it was renamed, give it its "
@@ -234,7 +244,7 @@ def _check_same_folder(folder: Path, status: os.stat_result) -> None:
 
 
 def _remove_unused(folders: Sequence[Path]) -> None:
-    """Remove the folders, given innermost first, that hold nothing or only a lock."""
+    """Remove those of the folders, given innermost first, that are empty or have only a lock."""
     for folder in folders:
         with contextlib.suppress(OSError):
             if os.listdir(folder) == [LOCK]:
@@ -254,7 +264,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a file of JSON by the rules of :func:`parse_json`."""
+    """Return the content of a JSON file, by the rules of :func:`parse_json`."""
     check_regular(path)
     try:
         text = Path(path).read_bytes()
@@ -264,10 +274,10 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str | bytes, *, where: Path | str) -> Any:
-    """Parse JSON as RFC 8259 has it: no NaN, no lone surrogates, about 200 levels and 4,300 digits.
+    """Parse JSON by RFC 8259: without NaN and lone surrogates, up to about 200 levels and 4,300 digits.
 
-    The standard library's parser would raise a RecursionError, or read values that cannot be written again.
-    Messages name ``where``, the file and perhaps its line, and the position.
+    The parser of the standard library would raise a RecursionError, or accept values that cannot be written
+    again. Raises a UserError that begins with ``where``, the file and perhaps its line.
     """
     from pydantic_core import from_json
 
@@ -282,15 +292,15 @@ def write_array(path: Path, array: NDArray[np.generic]) -> None:
     import numpy as np
 
     with atomic_path(path) as temporary, open(temporary, "wb") as stream:
-        # To a file itself numpy writes past Python, and a full disk has neither error number nor file name.
+        # If numpy wrote to the file itself, the error of a full disk would have no number and no file name.
         np.lib.format.write_array(SimpleNamespace(write=stream.write), array, allow_pickle=False)
 
 
 def read_array(path: Path, dims: int) -> NDArray[Any]:
-    """Map a ``.npy`` file of ``dims`` dimensions into memory, read-only: finite floats in the usual order.
+    """Map a ``.npy`` file of ``dims`` dimensions into memory, read-only: finite floats in C order.
 
-    Anything else is refused, such as NaN (its row is named) or too few bytes. numpy trusts any header, and
-    raises errors of any type.
+    Raises UserError for any other content, such as NaN (with its row) or too few bytes. numpy itself trusts
+    every header, and raises errors of any type.
     """
     import numpy as np
 
@@ -316,9 +326,10 @@ def read_array(path: Path, dims: int) -> NDArray[Any]:
 
 
 def write_record(path: Path, values: Mapping[str, Any], files: Iterable[str] = ()) -> None:
-    """Write a JSON object atomically, with the digest of its values as ``seal``.
+    """Write values as a JSON object atomically, with their digest as ``seal``.
 
-    Size and SHA-256 of ``files`` of the same folder become its value ``files``, by their names.
+    The object also has the size and the SHA-256 of ``files`` of the same folder, by name, under the key
+    ``files``.
     """
     json_values = json.loads(json.dumps(values, allow_nan=False))
     if hashes := {name: file_record(path.parent / name) for name in files}:
@@ -327,15 +338,15 @@ def write_record(path: Path, values: Mapping[str, Any], files: Iterable[str] = (
 
 
 def read_record(path: Path, files: Iterable[str] = ()) -> dict[str, Any]:
-    """Read what :func:`write_record` wrote, without the seal.
+    """Return the values that :func:`write_record` wrote, without the seal.
 
-    Values that were changed since are refused, and so are ``files`` that it does not list or that changed.
+    Raises UserError if a value was changed since, or if one of ``files`` was changed or is not listed.
     """
     return unsealed(read_json(path), path, files)
 
 
 def unsealed(values: Any, path: Path, files: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the content of a record's file without the seal, checked as by :func:`read_record`."""
+    """Return the values of a record that was parsed, after the checks of :func:`read_record`."""
     if not isinstance(values, dict) or SEAL not in values:
         raise UserError(f"{path}: not a record of this program (no {SEAL!r})")
     seal = values.pop(SEAL)
@@ -346,7 +357,7 @@ def unsealed(values: Any, path: Path, files: Iterable[str] = ()) -> dict[str, An
 
 
 def check_files(path: Path, hashes: Any, files: Iterable[str]) -> None:
-    """Refuse files that are not in ``hashes``, the value ``files`` of a record, or were changed since."""
+    """Raise UserError if a file was changed, or is not in ``hashes``, the value ``files`` of a record."""
     for name in files:
         try:
             size, sha256 = hashes[name]["bytes"], hashes[name]["sha256"]

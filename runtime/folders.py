@@ -1,12 +1,12 @@
-"""Folders of several files that are written, or changed, in one step.
+"""Replaces all files of a folder in one atomic step.
 
     with lock_folder(folder), replace_folder(folder) as new_folder:
         write_text(new_folder / "README.md", text)  # and every other file of the new content
 
-The new content is written to ``.change.new`` inside the folder. Then that is renamed to ``.change.next``:
-this is the step. While there is a ``.change.next``, readers take the content from there
-(:func:`current_folder`). Then its files are moved to their places in the folder, and it is removed. A kill at
-any instant leaves the old content or the new, and the next writer finishes what was left.
+The new content is written to ``.change.new`` inside the folder. The atomic step is to rename that to
+``.change.next``. While there is a ``.change.next``, readers take the content from there
+(:func:`current_folder`). At last its files are moved to their places in the folder, and it is removed. A kill
+at any moment leaves the old or the new content, and the next writer finishes the change.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ IDENTITY_FILE = "source.json"
 
 
 def current_folder(folder: Path) -> Path:
-    """Return where a folder's content is: in itself, or in the ``.change.next`` that a killed writer left."""
+    """Return the folder of the current content: ``folder``, or the ``.change.next`` of a killed writer."""
     next_folder = Path(folder) / NEXT
     return next_folder if next_folder.is_dir() and not next_folder.is_symlink() else Path(folder)
 
@@ -38,7 +38,7 @@ def model_card(name: str, *paragraphs: str) -> str:
 
 
 def refuse_others(folder: Path, *keys: str) -> None:
-    """Refuse a folder whose config.json is of another kind: it has none of these keys."""
+    """Raise UserError if a folder has a config.json of another kind, which has none of these keys."""
     path = current_folder(folder) / "config.json"
     record = read_json(path) if path.is_file() else dict.fromkeys(keys)
     if not (isinstance(record, dict) and record.keys() & set(keys)):
@@ -48,9 +48,15 @@ def refuse_others(folder: Path, *keys: str) -> None:
 def make_once(
     folder: Path, identity: Mapping[str, Any], files: Sequence[str], make: Callable[[], object]
 ) -> None:
-    """Call ``make``, which writes the files of a folder, unless they lie there whole, of the same identity.
+    """Call ``make``, which writes files of a folder, unless they are there, undamaged and of this identity.
 
-    ``identity`` are JSON values that decide the files. Of runs that need them at once, one makes them.
+    If several runs need the files at the same time, one makes them and the others wait.
+
+    Args:
+        folder: the folder.
+        identity: JSON values that decide the content of the files.
+        files: the names of the files.
+        make: writes them.
     """
 
     def is_made() -> bool:
@@ -63,7 +69,7 @@ def make_once(
     if not is_made():
         with lock_folder(folder, option="folder for it", wait=True):
             if not is_made():
-                # Removed first: if this process is killed, the folder must not look complete.
+                # Removed first, so that the folder does not look complete if this process is killed.
                 (folder / IDENTITY_FILE).unlink(missing_ok=True)
                 make()
                 write_record(folder / IDENTITY_FILE, identity, files)
@@ -71,7 +77,7 @@ def make_once(
 
 @contextlib.contextmanager
 def write_folder(folder: Path, temporary: Path) -> Iterator[Path]:
-    """Yield an empty folder, ``temporary``, which is flushed and replaces ``folder`` if there is no error."""
+    """Yield the new, empty folder ``temporary``, which is renamed to ``folder`` unless there is an error."""
     temporary.mkdir(parents=True)
     try:
         yield temporary
@@ -87,9 +93,10 @@ def write_folder(folder: Path, temporary: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder for the new content, which replaces the old in one step unless there is an error.
+    """Yield an empty folder for the new content, which replaces the old one unless there is an error.
 
-    Files that the new content lacks stay; the caller holds the lock. A folder in a file's place is refused.
+    Files that the new content does not have are kept. The caller holds the lock of the folder. Raises
+    UserError if a file would replace a folder.
     """
     _finish_change(folder)
     with write_folder(folder / NEXT, folder / NEW) as temporary:
@@ -98,8 +105,8 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 def _finish_change(folder: Path) -> None:
-    """Move the files of a ``.change.next`` to their places, and remove what killed writers left."""
-    # Links are never followed: a folder of someone else may have them anywhere.
+    """Move the files of a ``.change.next`` to their places, and remove the leftovers of killed writers."""
+    # Links are never followed, because a folder from someone else may have links anywhere.
     _remove(folder / NEW)
     _remove(folder / OLD)
     next_folder = current_folder(folder)
@@ -110,7 +117,7 @@ def _finish_change(folder: Path) -> None:
         target = folder / path.relative_to(next_folder)
         if path.is_symlink():
             continue
-        if path.is_file():  # its second name replaces what has that name now
+        if path.is_file():  # it gets a second name, which replaces the old file
             if target.is_dir() and not target.is_symlink():
                 raise UserError(f"{target}: is a folder where a file goes; move it away")
             temporary = target.with_name(f".{target.name}.replaced.tmp")

@@ -1,12 +1,12 @@
-"""Matrix products in eight bits at inference, an option: exact sums of integers, the same on every processor.
+"""Matrix products in eight bits, an option at inference: exact sums of integers, equal on all processors.
 
     y[n, m] = s[n] t[m] Σ_k q[n, k] w[m, k]      q = round(63 x / max |x|)      w = round(127 W / max |W|)
 
-Weights have 8 bits and a scale t for each of their rows, inputs 7 bits and a scale s for each row, so that
-what stands beside a row changes nothing. Processors without VNNI add products in pairs in 16 bits, which
-saturate beyond 32,767; 2 · 127 · 127 is less (fbgemm shifts inputs by 64). A float32 holds sums of up to
-2,096 products exactly, so that a float32 product of the integers gives the same sums where fbgemm does not
-run or is slow.
+Weights have 8 bits, and a scale t for each of their rows. Inputs have 7 bits and a scale s for each row, so
+that the product of a row does not depend on the other rows. Processors without VNNI add products in pairs in
+16 bits, which saturate above 32,767. The largest pair is 2 · 127 · 127 = 32,258, because fbgemm shifts inputs
+by 64. Where fbgemm does not run or is slow, a float32 product of the integers gives the same sums, because a
+float32 holds sums of up to 2,096 products exactly.
 
 Shapes: N rows, K inner dimension, M columns.
 """
@@ -27,15 +27,15 @@ from runtime.process import shared_lock
 
 INPUT_STEPS, WEIGHT_STEPS = 63, 127
 EXACT_TERMS = 2**24 // (INPUT_STEPS * WEIGHT_STEPS)
-"""So many products of integers are added exactly in float32."""
+"""The number of products of integers whose sum a float32 holds exactly."""
 MIN_TERMS = 48
-"""With fewer products a sum, float32 is as fast as fbgemm, whose call takes 30 microseconds."""
+"""With fewer terms in a sum, float32 is as fast as fbgemm, whose call takes 30 microseconds."""
 ROUNDER = np.float32(3 * 2**22)
-"""Added and taken away again, it rounds to the nearest integer, on every processor alike."""
+"""Added to a number and subtracted again, it rounds the number to an integer, equally on all processors."""
 NO_SCALE = 1e-30
-"""Inputs that are all smaller count as zero."""
+"""A row whose inputs are all smaller counts as zero."""
 SAMPLED = 32
-"""Numbers of a weight by which a change that torch does not count is noticed."""
+"""The number of elements of a weight that are compared to notice changes that torch does not count."""
 PACK_LOCK = shared_lock()
 Arrange = Callable[[Tensor], Tensor]
 
@@ -45,7 +45,7 @@ def quantise_row(x, steps, scale, n):  # type: ignore[no-untyped-def]
     """Write q of one row to ``steps`` [K], as float32, and s to ``scale[n]``."""
     x_bits, top_bits = x.view(np.int32), scale[n : n + 1].view(np.int32)
     top = np.int32(0)
-    for j in range(len(x)):  # of float32 without sign the bits have the same order, NaN last
+    for j in range(len(x)):  # the bits of positive float32 are ordered as the numbers, NaN last
         top = max(top, x_bits[j] & np.int32(0x7FFFFFFF))
     top_bits[0] = top
     limit = scale[n]
@@ -117,11 +117,11 @@ _matrices: Any = WeakIdKeyDictionary()
 
 
 def int8_matrix(weight: Tensor, arrange: Arrange | None = None) -> Int8Matrix:
-    """Return a weight in int8; it is made once, and again after the weight has changed.
+    """Return a weight in int8, from a cache unless the weight has changed.
 
-    ``arrange`` makes a matrix [M, K] of the weight, always the same.
+    ``arrange`` makes the matrix [M, K] of the weight; it must be the same function in all calls.
     """
-    # torch counts most changes, but not those of its fused optimisers, which change nearly every number.
+    # torch counts most changes, but not those by fused optimisers, which change nearly all elements.
     sample = weight.detach().numpy().reshape(-1)[:: max(1, weight.numel() // SAMPLED)].tobytes()
     version = (0 if weight.is_inference() else weight._version, weight.data_ptr(), sample)
     with PACK_LOCK:

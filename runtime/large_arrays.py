@@ -1,7 +1,7 @@
-"""Arrays that are larger than memory: rows are computed and written in pieces, and a killed run goes on.
+"""Writes arrays that are larger than memory, piece by piece; a run that was killed is continued.
 
-Until all rows of ``NAME`` are there they are in ``NAME.part``; the record ``NAME.part.json`` says how many
-are whole, and what they were made from. The same call goes on from there, to the same bytes.
+Until all rows are written, they are in ``NAME.part``, and the record ``NAME.part.json`` has the number of
+complete rows and the values that decide them. The same call continues there, and ends in the same bytes.
 """
 
 import contextlib
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PIECE = 8192
-"""Rows of a piece, which is what a kill can lose."""
+"""The number of rows of a piece, the most that a kill can lose."""
 
 
 def write_rows(
     path: Path, identity: Mapping[str, Any], count: int, rows_of: Callable[[int, int], "NDArray[np.float32]"]
 ) -> int:
-    """Write ``count`` rows [count, D] to a ``.npy`` file and return how many were computed now.
+    """Write an array [count, D] to a ``.npy`` file, and return the number of rows that were computed now.
 
-    ``rows_of(first, stop)`` computes rows; ``identity`` are JSON values that decide them. Few rows are
-    computed and written at once.
+    Args:
+        path: the file.
+        identity: JSON values that decide the rows.
+        count: the number of rows; up to :data:`PIECE` rows are computed and written at once.
+        rows_of: computes the rows from ``first`` to ``stop`` (excluded), float32.
     """
     if count <= PIECE:
         write_array(path, rows_of(0, count))
@@ -62,7 +65,7 @@ def write_rows(
 
 @contextlib.contextmanager
 def _opened(partial: Path) -> Iterator[IO[bytes]]:
-    """Open a part for this run alone."""
+    """Open the partial file and lock it; raise UserError if another run has the lock."""
     partial.parent.mkdir(parents=True, exist_ok=True)
     with open(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b") as stream:
         try:
@@ -73,7 +76,7 @@ def _opened(partial: Path) -> Iterator[IO[bytes]]:
 
 
 def _done(record_path: Path, identity: Mapping[str, Any], partial: Path) -> tuple[int, int]:
-    """Return how many rows and bytes of a partial file are whole and of this identity; (0, 0) if none are."""
+    """Return the number of complete rows, and of bytes, of a partial file; (0, 0) for another identity."""
     try:
         record = read_record(record_path)
         rows, size = int(record.pop("rows")), int(record.pop("bytes"))
@@ -83,7 +86,7 @@ def _done(record_path: Path, identity: Mapping[str, Any], partial: Path) -> tupl
 
 
 def check_room(path: Path, size: int) -> None:
-    """Raise a UserError if the disk has no room for so many bytes."""
+    """Raise a UserError if the disk has less free space than ``size`` bytes."""
     free = shutil.disk_usage(path.parent).free
     if free < size:
         raise UserError(f"{path}: needs {size / 1e9:.1f} GB of disk, and {free / 1e9:.1f} are free there")

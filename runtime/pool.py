@@ -1,7 +1,7 @@
-"""Calls methods of workers, in this process or in processes of its own, and returns futures.
+"""Calls methods of workers, in this process or in worker processes, and returns futures.
 
-A pool gets the class of its workers and what one is made of. A worker has a method ``describe``, which loads
-what it needs where it works; its process computes with one thread.
+A pool is made from the class of its workers and the argument of that class. A worker has a method
+``describe``, which loads what the worker needs in its own process. A worker process computes with one thread.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from runtime.process import available_cores
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 ADVICE = "take fewer workers, or free memory"
 WorkerClass = Callable[[Any], Any]
-"""Makes a worker, in the process in which it works, from an argument that can be pickled."""
+"""Makes a worker in its process, from an argument that can be pickled."""
 log = logging.getLogger(LOGGER)
 
 
 class Pool(contextlib.AbstractContextManager["Pool"]):
-    """A pool with one worker, in this process, which for little work is faster than starting processes."""
+    """A pool of one worker in this process; for little work this is faster than to start processes."""
 
     size = 1
 
@@ -41,17 +41,22 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
     def __exit__(self, *error: object) -> None: ...
 
     def submit(self, method: str, *args: Any) -> Future[Any]:
-        """Call a method of a worker: here at once, so that its error is raised here."""
+        """Call a method of the worker at once; an error is raised here, not by the future."""
         future: Future[Any] = Future()
         future.set_result(getattr(self._worker, method)(*args))
         return future
 
 
 class LocalPool(Pool):
-    """A pool of spawned processes of one thread each; ``workers`` of them, or one per core for None.
+    """A pool of spawned processes of one thread each.
 
-    Each takes one of the ``arguments``, in turn.
-    Where the system lets no processes share a lock (a read-only /dev/shm), this process works alone.
+    If the system lets no processes share a lock (for example with a read-only /dev/shm), there is one worker,
+    in this process.
+
+    Args:
+        worker_class: makes a worker.
+        arguments: the argument of ``worker_class``, or a list of which the workers take one each, in turn.
+        workers: the number of processes; None is one per core.
     """
 
     _executor: ProcessPoolExecutor | None = None
@@ -72,11 +77,11 @@ class LocalPool(Pool):
 
     def __exit__(self, *error: object) -> None:
         if self._executor is not None:
-            self._driver_end.close()  # ends the workers at once, whatever they still have to do
+            self._driver_end.close()  # ends the workers at once, even those that are computing
             self._executor.shutdown(cancel_futures=True)
 
     def submit(self, method: str, *args: Any) -> Future[Any]:
-        """Call a method of the next idle process's worker; all are started anew once one has died."""
+        """Call a method of the next idle worker; if a process has died, all are started anew."""
         if self._executor is None:
             return super().submit(method, *args)
         try:
@@ -86,20 +91,22 @@ class LocalPool(Pool):
             return self._executor.submit(_call_worker, method, *args)
 
     def _start(self) -> None:
+        """Start the processes, each of which loads its worker."""
         context = multiprocessing.get_context("spawn")
         worker_end, self._driver_end = context.Pipe(duplex=False)
         set_up_arguments = (self._worker_class, self._arguments, context.Value("i", 0), worker_end)
         self._executor = ProcessPoolExecutor(self.size, context, _set_up_worker, set_up_arguments)
-        # A terminal sends Ctrl-C to all; processes that start now never see it, the driver does afterwards.
+        # A terminal sends Ctrl-C to all processes. The new ones inherit the mask and never receive it; the
+        # driver receives it after the start.
         signal_mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            # Of the standard library, patch alone sets variables and puts the old ones back.
+            # In the standard library only patch.dict sets variables and restores the old ones.
             with patch.dict(os.environ, ONE_THREAD), _without_absent_script():
                 for _ in range(self.size):  # each call starts a process, which loads its worker
                     self._executor.submit(_call_worker, "describe")
         except BaseException as error:
             self.__exit__()
-            if isinstance(error, OSError):  # the system refuses another process
+            if isinstance(error, OSError):  # the system does not start another process
                 reason = f"{self.size} workers cannot be started ({error.strerror})"
                 raise UserError(f"{reason}; {ADVICE}") from None
             raise
@@ -108,7 +115,10 @@ class LocalPool(Pool):
 
 
 def _without_absent_script() -> contextlib.AbstractContextManager[Any]:
-    """Hide the name ``<stdin>`` of a script on standard input: workers would look for it, and need none."""
+    """Hide the file name of a main script that does not exist, such as ``<stdin>``.
+
+    Worker processes would try to run it again, which they do not need.
+    """
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
     is_absent = file is not None and not os.path.exists(file)
@@ -123,14 +133,14 @@ _computing = threading.Lock()
 def _set_up_worker(
     worker_class: WorkerClass, arguments: Sequence[Any], worker_count: Any, worker_end: Connection
 ) -> None:
-    """Make this process's worker from the next argument; the process ends with its driver or pool."""
+    """Make the worker of this process from the next argument; the process ends with its driver or pool."""
     global _worker
 
-    # If the driver is killed, each worker would wait for its next part for ever. So a thread
-    # 1. waits until the driver's end of a pipe is closed, by the driver or, once that is dead, by the system;
-    # 2. waits a second if the worker is not computing: it may be sending its answer, and a driver that
-    #    lives and closes its pool would wait for ever for the rest of half an answer;
-    # 3. ends the process at once, since the main thread leaves neither its computation nor its wait.
+    # If the driver is killed, each worker would wait for its next call for ever. Therefore a thread
+    # 1. waits until the driver's end of a pipe is closed, by the driver or, if that is dead, by the system;
+    # 2. waits for a second if the worker is not computing, because it may be sending its result, and a driver
+    #    that is closing its pool would wait for ever for the rest of that result;
+    # 3. ends the process at once, because the main thread does not stop computing or waiting.
     def end_with_driver() -> None:
         worker_end.poll(None)
         if not _computing.locked():
@@ -144,6 +154,7 @@ def _set_up_worker(
 
 
 def _call_worker(method: str, *args: Any) -> Any:
+    """Call a method of the worker of this process, with one thread of torch."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     with _computing:
@@ -154,6 +165,6 @@ def _call_worker(method: str, *args: Any) -> Any:
 
 
 def give_memory_back() -> None:
-    """Return freed memory to the system: glibc keeps the fragments that batches of changing shapes leave."""
+    """Return freed memory to the system; glibc keeps the fragments that batches of different shapes leave."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)

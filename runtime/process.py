@@ -1,4 +1,4 @@
-"""Looks after the process: standard streams, cores, memory, locks, and Python's garbage collector."""
+"""Functions of the process: standard streams, cores, memory, locks and forks, garbage collection."""
 
 import atexit
 import contextlib
@@ -17,57 +17,60 @@ from typing import Any, Generic, TypeVar
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 """The folder in which Linux shows the limits of containers and services."""
 MEMBERSHIPS = Path("/proc/self/cgroup")
-"""A file of the control groups of this process, one a line."""
+"""The file that lists the control groups of this process, one a line."""
 LIMITS = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
-"""Files of a group's time and period, in version 2 and in version 1."""
+"""The files with the time and the period that a control group may compute, in versions 2 and 1."""
 Value = TypeVar("Value")
 _held_during_forks: list[tuple[Callable[[], bool], Callable[[], object]]] = []
 
-# Without this Python would collect garbage several times, for a second, when it ends.
+# Without this Python would collect garbage several times when it ends, which takes a second.
 atexit.register(gc.freeze)
 
 
 @contextlib.contextmanager
 def pause_collector() -> Iterator[None]:
-    """Pause garbage collection; objects made meanwhile are never looked at later, either."""
-    # Imports and weights make a million objects that all stay.
+    """Pause garbage collection; objects that are made meanwhile are seldom examined later.
+
+    Imports and weights make a million objects, none of which is garbage.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
-            if not gc.get_freeze_count():  # else objects that the caller froze would be unfrozen
+            if not gc.get_freeze_count():  # otherwise objects that the caller froze would be unfrozen
                 gc.freeze()
                 gc.unfreeze()  # moves the new objects to the oldest generation
             gc.enable()
 
 
 def state_without(instance: object, *names: str) -> dict[str, object]:
-    """Return the attributes of a copy: all but the named ones, which are computed again when used."""
+    """Return the attributes for a copy of an object, without the named ones, which are computed again."""
     return {name: value for name, value in vars(instance).items() if name not in names}
 
 
 def shared_lock() -> threading.RLock:
-    """Make one lock for all objects of a module, since an object with a lock of its own cannot be copied."""
+    """Return a lock for all objects of a module; an object that has its own lock cannot be copied."""
     lock = threading.RLock()
     hold_during_forks(functools.partial(lock.acquire, timeout=0.01), lock.release)
     return lock
 
 
 def hold_during_forks(acquire: Callable[[], bool], release: Callable[[], object]) -> None:
-    """Make forks wait for a lock, so that it is free in the child, which has no thread to release it.
+    """Let forks wait for a lock, so that it is free in the child, which has no thread that would release it.
 
-    ``acquire`` tells whether it has the lock. If its holder may wait for others of these locks, it must give
-    up soon.
+    ``acquire`` returns whether it got the lock. It must give up soon if the thread that holds the lock may
+    wait for another lock of this list.
     """
     _held_during_forks.append((acquire, release))
 
 
 def _acquire_all() -> None:
+    """Acquire all locks of :func:`hold_during_forks`, without a deadlock."""
     while True:
         for number, (acquire, _) in enumerate(_held_during_forks):
-            if not acquire():  # its thread may be waiting for one that is held here
+            if not acquire():  # the thread that holds it may wait for a lock that is held here
                 _release_first(number)
                 break
         else:
@@ -85,18 +88,18 @@ def _release_all() -> None:
 
 os.register_at_fork(before=_acquire_all, after_in_parent=_release_all, after_in_child=_release_all)
 LOADING = shared_lock()
-"""Held while a call imports, loads or remembers something that all threads use."""
+"""The lock that is held while a call imports, loads or caches something that all threads use."""
 
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Hold :data:`LOADING`: a fork would copy the locks of half an import, and wait for them for ever."""
+    """Hold :data:`LOADING`; without it a fork during an import would copy locks that nobody releases."""
     with LOADING:
         yield
 
 
-class cached_property(Generic[Value]):  # as in the standard library
-    """The one of Python 3.12. That of functools has a lock before, which a fork would copy."""
+class cached_property(Generic[Value]):  # the standard library's name
+    """functools.cached_property of Python 3.12; that of 3.11 has a lock, which a fork would copy."""
 
     def __init__(self, function: Callable[[Any], Value]) -> None:
         self.function, self.__doc__ = function, function.__doc__
@@ -105,15 +108,15 @@ class cached_property(Generic[Value]):  # as in the standard library
         if instance is None:
             return self  # type: ignore[return-value]
         value = self.function(instance)
-        vars(instance)[self.function.__name__] = value  # where Python looks first from now on
+        vars(instance)[self.function.__name__] = value  # where Python finds it from now on
         return value
 
 
 def open_streams() -> None:
     """Open the standard streams that are closed, and let standard output accept every character.
 
-    Otherwise the next file that is opened would get a closed stream's number, and with it what libraries
-    print. A terminal whose encoding lacks a character shows ``?``.
+    If a stream stayed closed, the next file that is opened would get its number, and with it the output of
+    libraries. A terminal whose encoding has no code for a character shows ``?``.
     """
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:
@@ -127,7 +130,7 @@ def open_streams() -> None:
 
 
 def flush_streams() -> None:
-    """Flush both streams. Output that a full or closed stream refuses is dropped; the exit code stays."""
+    """Flush stdout and stderr; output that cannot be written is dropped, and the exit code stays."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -144,18 +147,18 @@ def peak_memory() -> int:
 
 
 def available_cores() -> int:
-    """Count the cores this process may run on, at most what its control groups grant, rounded up."""
+    """Return the number of cores that this process may use, by its affinity and its control groups."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min([cores, *(max(1, math.ceil(quota)) for quota in _quotas())])
 
 
 def _quotas() -> Iterator[float]:
-    """Yield the limit, in cores, of each control group above this process that has one."""
+    """Yield the limit, in cores, of each control group of this process and of the groups above it."""
     memberships = MEMBERSHIPS.read_text(encoding="utf-8") if MEMBERSHIPS.exists() else ""
     for membership in memberships.splitlines():
         _, kinds, group = membership.split(":", 2)
         group_folder = CONTROL_GROUPS / kinds / group.lstrip("/")
-        # A container may see its own group as the root, under another name than here.
+        # In a container the group may be the root folder, under another name than in the list.
         for folder, names in itertools.product((group_folder, *group_folder.parents), LIMITS):
             with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # "max" and -1 are no limit
                 texts = ((folder / name).read_text(encoding="ascii") for name in names)

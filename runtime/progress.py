@@ -1,4 +1,4 @@
-"""Shows progress, rate and time left: by a bar in terminals and notebooks, in logs by a line every 30 s."""
+"""Shows progress, rate and remaining time: a bar in terminals and notebooks, a line every 30 s in logs."""
 
 import contextlib
 import logging
@@ -13,13 +13,13 @@ from runtime.cli import LOGGER, RUNS_COMMAND
 from runtime.process import shared_lock
 
 INTERVAL_S = 30.0
-"""Time between two lines of a log."""
+"""The time between two lines of a log."""
 TICK_S = 2.0
-"""Time after which a terminal's bar is drawn again, so that its clock goes on while one unit takes long."""
+"""The time after which a terminal's bar is drawn again, so that its clock runs while a unit takes long."""
 ESTIMATED_BAR = "{l_bar}{bar}| {n_fmt}/about {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
-"""tqdm's own format, but for an estimated total."""
+"""tqdm's format with "about" before the total, for a total that is an estimate."""
 Bar: TypeAlias = "tqdm[Any] | NoBar"
-"""A loop reports to it by ``update(n)`` and ``set_postfix({name: value})``."""
+"""A bar of tqdm, or an object with its methods ``update(n)`` and ``set_postfix({name: value})``."""
 
 
 def progress(
@@ -31,12 +31,15 @@ def progress(
     description: str,
     show: bool | None = None,
 ) -> Bar:
-    """Show the progress of a loop, to be used in a ``with``.
+    """Return a bar that shows the progress of a loop, to be used in a ``with`` statement.
 
-    ``total`` counts the units of the whole job, of which an earlier run did ``initial``; a total that is an
-    estimate may be set again later. ``unit`` is what is counted, ``B`` for bytes. With ``show`` there is
-    a bar wherever this runs, with False nothing; None chooses what suits the place, which is nothing but in
-    commands and notebooks.
+    Args:
+        total: the number of units of the whole job, if it is known.
+        with_estimated_total: whether the total is an estimate; it may be set again later (``bar.total``).
+        initial: the number of units that an earlier run finished.
+        unit: what is counted, such as ``sent``, or ``B`` for bytes.
+        description: the name of the job.
+        show: True shows a bar, False nothing; None shows progress in commands and in notebooks only.
     """
     is_notebook = "ipykernel" in sys.modules
     if show is None:
@@ -62,12 +65,12 @@ def progress(
 def _is_terminal() -> bool:
     try:
         return sys.stderr.isatty()
-    except (AttributeError, ValueError):  # an object of the caller's, or a closed stream
+    except (AttributeError, ValueError):  # the caller replaced sys.stderr by another object, or closed it
         return False
 
 
 class NoBar:
-    """Takes the place of a bar where nothing is shown."""
+    """A bar that shows nothing."""
 
     total: float | None = None
 
@@ -87,16 +90,16 @@ class NoBar:
 
 
 class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
-    """A bar that a thread also draws every two seconds, so that a unit may take minutes.
+    """A bar that a thread also draws every two seconds, because a unit may take minutes.
 
-    With ``lines`` there is no bar, but every 30 seconds a line in the command's log, or on standard error if
-    there is none. A loop that ends sooner writes nothing.
+    With ``lines``, a line is written every 30 seconds in place of the bar: to the command's log, or to
+    standard error if there is no log. A loop that ends sooner writes nothing.
     """
 
     def __init__(self, *, lines: bool, **options: Any) -> None:
         self._close_event, self._lines = threading.Event(), lines
         super().__init__(**options | ({"leave": False, "ncols": 0} if lines else {}))
-        if not self.disable:  # by the environment's TQDM_DISABLE
+        if not self.disable:  # by the variable TQDM_DISABLE
             threading.Thread(target=self._report, name="progress", daemon=True).start()
 
     def close(self) -> None:
@@ -110,6 +113,7 @@ class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
             super().display(msg, pos)
 
     def _report(self) -> None:
+        """Draw the bar or write a line, again and again until the bar is closed."""
         log = logging.getLogger(LOGGER)
         with contextlib.suppress(OSError, ValueError):  # the stream was closed
             while not self._close_event.wait(INTERVAL_S if self._lines else TICK_S):
@@ -121,4 +125,5 @@ class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
                     print(self, file=sys.stderr, flush=True)
 
 
-Ticking.set_lock(shared_lock())  # tqdm's would be copied by a fork, and takes a semaphore of the system
+# A fork would copy the lock of tqdm, which also needs a semaphore of the system.
+Ticking.set_lock(shared_lock())

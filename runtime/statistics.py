@@ -6,9 +6,10 @@ from scipy.stats import rankdata
 
 
 def area_under_curve(score_n: NDArray[np.floating], is_same_n: NDArray[np.bool_]) -> float:
-    """Return the area under the ROC curve: how often one of those that are the same has the higher score.
+    """Return the area under the ROC curve of the scores [n] of pairs that are the same, or are not.
 
-    Ties count half. At least one of the n must be the same, and one not (Mann and Whitney 1947).
+    It is the share of (same, not same) combinations in which the pair that is the same has the higher score;
+    ties count half (Mann and Whitney 1947). There must be at least one pair of each kind.
     """
     count = int(is_same_n.sum())
     rank_sum = float(rankdata(score_n)[is_same_n].sum())

@@ -6,11 +6,11 @@
         return code
     loop.load_best()
 
-A run that is killed at any moment and started again ends in the same bits (same machine, threads, processes
-and versions, no time limit), if the steps of an epoch depend only on its number, and a step only on its
-batch, the weights, the optimiser's state and torch's random numbers. On a CPU their state is in the
-checkpoints; with a seed of its own
-:class:`runtime.training_step.GradientDescent` seeds torch for each step, on any device.
+A run that is killed at any moment and started again ends in the same bits, on the same machine with the same
+threads, processes and versions and without a time limit. For that the batches of an epoch may depend only on
+its number, and a step only on its batch, the weights, the optimiser's state and torch's random numbers. The
+random state of the CPU is in the checkpoints. With a seed,
+:class:`runtime.training_step.GradientDescent` seeds torch before each step, on any device.
 
 The folder has ``checkpoints/``, ``best/`` and ``log.jsonl``: a line per step (``"kind": "train"``) and per
 evaluation (``{"kind": "evaluation", "step": ..., "epoch": ..., "minutes": ..., the mean of each metric of the
@@ -42,12 +42,12 @@ log = logging.getLogger(LOGGER)
 LOG = "log.jsonl"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CHECKPOINT_S = 60.0
-"""Seconds between checkpoints; there is one after each evaluation, too."""
+"""The seconds between checkpoints; there is also one after each evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """How long a run lasts, and when it is scored and saved."""
+    """The length of a run, and when it is evaluated."""
 
     epochs: int = 1
     max_steps: int = 0
@@ -55,14 +55,14 @@ class Schedule:
     max_minutes: float = 0.0
     """End after this time, counted over resumptions; 0 sets no limit."""
     evaluate_first: bool = False
-    """Score the weights before the first step, too; those after the last step always are."""
+    """Whether the weights are also scored before the first step; after the last step they always are."""
     evaluate_every: int = 0
     """Steps between evaluations; 0 evaluates after each epoch."""
     evaluate_parts: int = 0
-    """Evaluate this many times instead, evenly over the run."""
+    """The number of evaluations, evenly over the run; 0 leaves it to ``evaluate_every``."""
     select: str = ""
-    """The score that is largest for the best weights, or after a minus sign smallest; where there is none
-    the newest are the best."""
+    """The name of the score that is largest for the best weights, or with a minus sign before it smallest.
+    Without a name the newest weights are the best."""
     start_may_win: bool = True
     """Whether the weights before the first step may be the best."""
     patience: int = 0
@@ -71,19 +71,19 @@ class Schedule:
     """Steps after which the metrics are read."""
 
     def begin(self, steps: Steps[Any, Any]) -> Position:
-        """Return the position before the first step of a run, which knows where the run ends."""
+        """Return the position before the first step, with the steps and the time limit of the whole run."""
         count = sum(len(steps.of_epoch(epoch)) for epoch in range(self.epochs))
         return Position(steps=min(count, self.max_steps or count), limit_s=60 * self.max_minutes)
 
     def evaluates_after(self, position: Position, progress_before: float, *, epoch_ends: bool) -> bool:
-        """Tell whether an evaluation follows the last step, before which the run had this progress."""
+        """Tell whether to evaluate after a step, given the position after it and the progress before it."""
         if self.evaluate_parts:
             part_before = int(self.evaluate_parts * progress_before)
             return int(self.evaluate_parts * position.progress) != part_before
         return position.step % self.evaluate_every == 0 if self.evaluate_every else epoch_ends
 
     def is_better(self, scores: Values, position: Position) -> bool:
-        """Tell whether the scores of the current weights beat the best before."""
+        """Tell whether the scores of the current weights are better than the best scores so far."""
         name, best = self.select.removeprefix("-"), position.best
         if not position.step and not self.start_may_win:
             return False
@@ -97,13 +97,13 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
     """One training run in one folder; it continues from a checkpoint there.
 
     Args:
-        state: what is trained, at its start.
-        steps: where its steps come from.
+        state: the module to train, with its optimiser and position.
+        steps: the batches of the run.
         schedule: how long the run lasts.
-        folder: where checkpoints, best weights and log lie.
+        folder: the folder of the checkpoints, the best weights and the log.
         identity: the JSON values that determine the run; a checkpoint of another run is refused.
-        defaults: what an older checkpoint means that has no value of a name; by default None.
-        processes: those that train together, of which the first writes.
+        defaults: the values of names that an older checkpoint does not have; by default None.
+        processes: the processes that train together, of which the first one writes.
         option: the option that sets the folder, for messages.
     """
 
@@ -125,7 +125,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         self.checkpoints = Checkpoints(folder / "checkpoints", 2)
         self.best_checkpoints = Checkpoints(folder / "best", 1)
         self.position = state.position
-        """How far the run is."""
+        """The progress of the run."""
         checkpoint = self.checkpoints.load_newest()
         self.is_resumed = checkpoint is not None
         if checkpoint is not None:
@@ -149,7 +149,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         return [row for row in read_log(self.folder / LOG) if row["kind"] == "evaluation"]
 
     def reason_to_stop(self) -> str:
-        """Say why the run is over; return "" while it is not."""
+        """Return why the run has ended, or "" if it has not."""
         schedule, position = self.schedule, self.position
         if position.step >= position.steps:
             return f"all {position.steps} steps done"
@@ -163,11 +163,15 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         validate: Callable[[], Mapping[str, Any]],
         save: Callable[[Values], None] | None = None,
     ) -> int:
-        """Train to the end or a limit and return 0; after Ctrl-C or SIGTERM, 130 or 143 and a checkpoint.
+        """Train to the end or to a limit, and return the exit code.
 
-        ``step`` updates the weights once. ``validate`` scores them, ``save`` gets the scores of the best so
-        far and stores them, by default in ``best/``; both are called in eval mode, without gradients. In
-        another thread than the main one signals are left to the caller.
+        It is 0, or 130 or 143 after Ctrl-C or SIGTERM, when a checkpoint has been written. Signals are
+        handled only in the main thread.
+
+        Args:
+            step: updates the weights once.
+            validate: returns the scores of the weights; called in eval mode, without gradients.
+            save: stores the best weights so far, given their scores; by default in ``best/``.
         """
         position = self.position
         if self.is_first:
@@ -193,7 +197,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
 
     @contextlib.contextmanager
     def _signals_remembered(self) -> Iterator[None]:
-        """Remember the first Ctrl-C or SIGTERM; the next one acts as usual."""
+        """Store the first Ctrl-C or SIGTERM in ``_signal``; a second one acts as usual."""
         handlers: dict[int, Any] = {}
 
         def remember(number: int, _: object) -> None:
@@ -201,7 +205,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
             self._signal = number
 
         if threading.current_thread() is threading.main_thread():
-            # A handler that was not set in Python is None; it stays, since nothing could set it again.
+            # A handler that was not set in Python is None; it is kept, because it could not be restored.
             numbers = [number for number in SIGNALS if signal.getsignal(number) is not None]
             handlers |= {number: signal.signal(number, remember) for number in numbers}
         try:
@@ -213,6 +217,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
     def _train(
         self, bar: Bar, step: Callable[[Position, AnyBatch], StepMetrics], evaluate: Callable[[int], None]
     ) -> int:
+        """Take the remaining steps; return 0, or 128 and the number of a signal that came."""
         position, schedule = self.position, self.schedule
         seconds_before, began = position.seconds, time.perf_counter()
         last_saved_s, self._time_of_reading = position.seconds, began
@@ -242,7 +247,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
                 if saves:
                     self.save()
                     last_saved_s = position.seconds
-                if self.reason_to_stop():  # after an evaluation patience may be at its end
+                if self.reason_to_stop():  # an evaluation may have ended the patience
                     break
                 if received_signal:
                     log.info("stopped at step %d; the same command resumes", position.step)
@@ -260,7 +265,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         self.state.module.eval()
 
     def save(self) -> None:
-        """Write a checkpoint of the current position."""
+        """Write a checkpoint, in the first process; if the disk is full, log it and go on."""
         if not self.is_first:
             return
         try:
@@ -272,8 +277,8 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
             log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
 
     def _save_best(self, scores: Values) -> None:
-        """Store the weights, which are the best so far."""
-        # The best before stay until a checkpoint has these scores, since a killed run needs them.
+        """Store the current weights as the best ones so far."""
+        # The previous best weights are kept until a checkpoint names these, because a killed run needs them.
         weights: dict[str, Tensor] = dict(self.state.module.named_parameters())
         self.best_checkpoints.write(self.position.step, Checkpoint(weights, {}, {"scores": scores}))
 
@@ -296,6 +301,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
     def _evaluate(
         self, epoch: int, validate: Callable[[], Mapping[str, Any]], save: Callable[[Values], None]
     ) -> None:
+        """Score the weights, save them if they are the best, and write the line of the evaluation."""
         position = self.position
         with self.state.evaluation():
             scores = dict(validate())
@@ -305,38 +311,40 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
             minutes = round(position.seconds / 60, 3)
             row: Values = {"kind": "evaluation", "step": position.step, "epoch": epoch, "minutes": minutes}
             row |= {**means, **scores}
-            # The first process decides for all, since their last bits may differ.
+            # The first process decides for all, because the last bits of their scores may differ.
             is_better = self.is_first and self.schedule.is_better(scores, position)
             (is_best,) = self._sum([float(is_better)])
             position.waited = 0 if is_best else position.waited + 1
             if is_best:
                 position.best = row
-                # Before the checkpoint that records it: after a kill in between, the steps are repeated.
+                # Before the checkpoint that records it; after a kill between the two, the steps are repeated.
                 if self.is_first:
-                    os.stat(self.folder / LOG)  # or a folder that was removed would be made again
+                    os.stat(self.folder / LOG)  # fails if the folder was removed, which save would make again
                     save(scores)
         position.sums = {}
         self._write(row)
 
     def _write(self, row: Values) -> None:
+        """Append a line to the log, in the first process."""
         if self.is_first:
-            with open(self.folder / LOG, "r+", encoding="utf-8") as stream:  # "a" would make it if it is gone
+            with open(self.folder / LOG, "r+", encoding="utf-8") as stream:  # "a" would make a removed log
                 stream.seek(0, os.SEEK_END)
                 stream.write(json.dumps(row) + "\n")
 
     def _agree(self, seconds: float) -> int:
-        """Take the time from the first process; return a signal that any process received, or 0."""
+        """Set the time to that of the first process; return a signal that any process received, or 0."""
         has_signal = [float(self._signal == number) for number in SIGNALS]
         self.position.seconds, *counts = self._sum([seconds if self.is_first else 0.0, *has_signal])
         received_signals = [int(number) for number, count in zip(SIGNALS, counts, strict=True) if count]
         return received_signals[0] if received_signals else 0
 
     def _sum(self, values: list[float]) -> list[float]:
+        """Return the sum of each value over all processes."""
         return values if self.processes is None else list(self.processes.sum_on_hosts(values))
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Values:
-    """Return nested values by dotted names."""
+    """Return the values of nested mappings by names joined with dots."""
     flat: Values = {}
     for name, value in values.items():
         flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
@@ -344,7 +352,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Values:
 
 
 def read_log(path: Path) -> list[Values]:
-    """Read the lines of a log, without a last line that a kill cut off."""
+    """Return the lines of a log, without a last line that is incomplete after a kill."""
     if not path.exists():
         return []
     rows = []

@@ -1,8 +1,9 @@
-"""The state of a training run, which saves and restores itself, and the folders that it is saved in.
+"""The state of a training run, and its checkpoints.
 
-A checkpoint is a folder, ``step-00001200/``, with ``weights.safetensors``, ``optimiser.safetensors`` and the
-record of both, ``state.json`` (position, random state). It is written under a temporary name, flushed and
-renamed, so a kill or a full disk leaves the previous one as the newest.
+A checkpoint is a folder, such as ``step-00001200/``, with ``weights.safetensors``,
+``optimiser.safetensors`` and ``state.json``, which holds the position, the random state and the hashes of the
+other two. It is written under a temporary name, flushed and renamed, so that after a kill or on a full disk
+the previous checkpoint is the newest.
 """
 
 import contextlib
@@ -25,56 +26,62 @@ from runtime.files import read_record, write_record
 from runtime.folders import write_folder
 
 Values = dict[str, Any]
-"""Values of a step or an evaluation, by name; a line of the log."""
+"""The values of a step or an evaluation, by name; a line of the log."""
 FILES = ("weights.safetensors", "optimiser.safetensors")
 END = ("steps", "limit_s")
-"""Fields of a position that are set anew when a run is resumed."""
+"""The fields of a position that a resumed run does not take from the checkpoint."""
 log = logging.getLogger(LOGGER)
 
 
 @dataclass
 class Position:
-    """How far a run has come; the JSON part of a checkpoint, in which a missing field has its default.
-
-    ``within`` counts the finished steps of this ``epoch``, ``seconds`` the time over all resumptions,
-    ``sentences`` those of the finished steps of all processes, ``waited`` the evaluations since the one whose
-    line is ``best``. ``first`` has the scores before the first step, ``sums`` sum and number of each metric
-    since the last evaluation. The run began with so many ``threads`` (0: it does not say), its last start had
-    ``world`` processes; the whole of it has ``steps`` steps, and ``limit_s`` seconds unless that is 0.
-    """
+    """The progress of a run: the JSON part of a checkpoint, in which a missing field has its default."""
 
     step: int = 0
+    """Finished steps."""
     epoch: int = 0
+    """Finished epochs."""
     within: int = 0
+    """Finished steps of the current epoch."""
     seconds: float = 0.0
+    """Training time over all resumptions."""
     sentences: int = 0
+    """Sentences of the finished steps, of all processes."""
     first: Values = field(default_factory=dict)
+    """The scores before the first step."""
     best: Values = field(default_factory=dict)
+    """The log line of the best evaluation."""
     waited: int = 0
+    """Evaluations since the best one."""
     sums: dict[str, list[float]] = field(default_factory=dict)
+    """The sum and the number of the values of each metric since the last evaluation."""
     threads: int = 0
+    """Threads that the run began with; 0 is unknown."""
     world: int = 1
+    """Processes of the last start."""
     steps: int = 0
+    """Steps of the whole run."""
     limit_s: float = 0.0
+    """The time limit of the whole run; 0 is none."""
 
     @property
     def progress(self) -> float:
-        """The finished part of the run, from 0 to 1, by steps or by the clock, whichever is further."""
+        """The finished share of the run, from 0 to 1, by steps or by time, whichever is larger."""
         by_steps = self.step / self.steps if self.steps else 1.0
         by_clock = self.seconds / self.limit_s if self.limit_s else 0.0
         return min(max(by_steps, by_clock), 1.0)
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        """Take up saved fields, but not where the run ends."""
+        """Set the fields to saved values, except for those in :data:`END`."""
         for name in values.keys() & self.__dataclass_fields__.keys() - set(END):
             setattr(self, name, values[name])
 
 
 class Optimiser(Protocol):
-    """The state that a step reads besides the weights, as named tensors."""
+    """An optimiser whose state can be saved as named tensors."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all state."""
+        """Return the whole state."""
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore what :meth:`tensors` returned; other names are ignored."""
@@ -82,7 +89,7 @@ class Optimiser(Protocol):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The stored state of a run: weights, other tensors that the next update reads, and JSON values."""
+    """The stored state of a run: its weights, the other tensors of its state, and JSON values."""
 
     weights: dict[str, Tensor]
     optimiser: dict[str, Tensor]
@@ -96,7 +103,7 @@ class Checkpoints:
         self.folder, self.keep = folder, keep
 
     def write(self, step: int, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint; an OSError (the disk is full or not writable) leaves earlier ones untouched."""
+        """Write a checkpoint; if the disk is full or not writable, raise OSError and keep earlier ones."""
         temporary = self.folder / f".step-{step:08d}.tmp"
         for leftover in self.folder.glob(".step-*.tmp"):  # from a run that was killed while writing
             shutil.rmtree(leftover)
@@ -110,12 +117,12 @@ class Checkpoints:
                 random_state = torch.get_rng_state().numpy().tobytes().hex()
                 record = {**checkpoint.record, "random_state": random_state}
                 write_record(temporary / "state.json", record, FILES)
-        except SafetensorError as error:  # which it raises when the disk is full
+        except SafetensorError as error:  # raised when the disk is full
             raise OSError(f"{temporary}: {error}") from None
 
     def prune(self, step: int) -> None:
-        """Delete all checkpoints but the last ``keep`` up to a step."""
-        # Later ones are damaged, since the run resumed from an earlier one.
+        """Delete all checkpoints except the last ``keep`` up to a step."""
+        # Later ones are damaged, because the run was resumed from an earlier one.
         newest = [path for path in self.folders() if path <= self._path(step)][-self.keep :]
         for path in set(self.folders()) - set(newest):
             shutil.rmtree(path, ignore_errors=True)
@@ -128,7 +135,7 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*"))
 
     def load_newest(self, step: int | None = None) -> Checkpoint | None:
-        """Load the newest undamaged checkpoint, or that of a step, and its random state."""
+        """Return the newest undamaged checkpoint, or that of a step, or None; with torch's random state."""
         for path in reversed(self.folders()) if step is None else [self._path(step)]:
             try:
                 record = read_record(path / "state.json", FILES)
@@ -142,10 +149,10 @@ class Checkpoints:
 
 @dataclass
 class TrainingState:
-    """A module, what its updates remember, and how far its run is.
+    """A module, its optimiser, and the position of its run.
 
-    Where there are ``averages`` of the weights, by the parameters' names, these are scored and kept in place
-    of the weights.
+    If there are ``averages`` of the weights, by the names of the parameters, they are scored and stored as
+    the best weights in place of the current ones.
     """
 
     module: nn.Module
@@ -154,7 +161,7 @@ class TrainingState:
     averages: dict[str, Tensor] = field(default_factory=dict)
 
     def checkpoint(self, identity: Mapping[str, Any]) -> Checkpoint:
-        """Return all that :meth:`restore` takes up, and the values that tell the run from others."""
+        """Return the checkpoint of the current state, with the values ``identity`` that identify the run."""
         averages = {f"average.{name}": value for name, value in self.averages.items()}
         return Checkpoint(
             dict(self.module.named_parameters()),
@@ -163,7 +170,7 @@ class TrainingState:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Restore the state of a checkpoint."""
+        """Set module, optimiser, position and averages to those of a checkpoint."""
         self.position.restore(checkpoint.record["position"])
         load_parameters(self.module, checkpoint.weights)
         self.optimiser.load(checkpoint.optimiser)
@@ -172,7 +179,7 @@ class TrainingState:
 
     @contextlib.contextmanager
     def evaluation(self) -> Iterator[None]:
-        """Put the module into eval mode, without gradients, and averages in place of its weights."""
+        """Put the module into eval mode, without gradients and with the averages as its weights."""
         self.module.eval()
         with torch.no_grad():
             if not self.averages:
@@ -185,7 +192,7 @@ class TrainingState:
 
 
 def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy the tensors of an earlier ``dict(module.named_parameters())`` into the parameters."""
+    """Copy tensors into the parameters of these names; raise UserError if names or shapes differ."""
     parameters = dict(module.named_parameters())
     mismatches = sorted(tensors.keys() ^ parameters.keys())
     if not mismatches:
@@ -200,8 +207,10 @@ def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def adam_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return step counts and moments of torch's Adam family by ``adam.<number of the parameter>.<key>``."""
-    # By name they can be stored without pickle.
+    """Return step counts and moments of an optimiser of torch's Adam family as named tensors.
+
+    The names are ``adam.<number of the parameter>.<key>``; named tensors are stored without pickle.
+    """
     return {
         f"adam.{number}.{key}": value
         for number, entry in optimiser.state_dict()["state"].items()

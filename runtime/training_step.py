@@ -1,4 +1,4 @@
-"""Steps of training: where they come from, their metrics, and the step down the gradient of a loss."""
+"""Steps of training: the batches of a run, the metrics of a step, and gradient descent."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,17 +19,17 @@ AnyBatch = TypeVar("AnyBatch")
 
 @dataclass(frozen=True)
 class Steps(Generic[AnyJob, AnyBatch]):
-    """Where the steps of a run come from."""
+    """The batches of a run."""
 
     of_epoch: Callable[[int], Sequence[AnyJob]]
-    """The steps of an epoch, from its number alone, fast: the loop first counts all epochs'."""
+    """Returns the jobs of an epoch, by its number alone; fast, because the loop first counts all jobs."""
     prepare: Callable[[AnyJob], AnyBatch]
-    """Makes of a step what is trained on."""
+    """Makes the batch of a job."""
     ahead: int = 0
-    """Steps that a thread prepares before they are taken; 0 prepares each when its turn comes."""
+    """The number of batches that a thread prepares in advance; 0 prepares each batch when it is needed."""
 
     def stream(self, jobs: Iterable[AnyJob]) -> Iterator[AnyBatch]:
-        """Prepare steps in order."""
+        """Yield the batches of jobs, in order."""
         if not self.ahead:
             yield from map(self.prepare, jobs)
             return
@@ -47,20 +47,20 @@ class Steps(Generic[AnyJob, AnyBatch]):
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """The metrics of one step. They may be on a device that still computes: reading them waits for it."""
+    """The metrics of one step; to read them is to wait for the device."""
 
     names: Sequence[str]
     values: Tensor
     """float64, one number per name."""
     sentences: int = 0
-    """Sentences of the step, of all processes, where their rate is logged."""
+    """The number of sentences of the step, of all processes, if their rate is to be logged."""
 
 
 def read_metrics(metrics: Sequence[StepMetrics], last_step: int, option: str) -> list[Values]:
-    """Wait for successive steps, of which the last has this number, and return the metrics of each.
+    """Return the metrics of successive steps, the last of which has the number ``last_step``.
 
-    A number that is not finite is a UserError: such a step must have left the weights as they were. Its
-    message names the ``option`` that sets the run's folder.
+    Raises UserError if a value is not finite; such a step must not have changed the weights. The message
+    names the ``option`` that sets the folder of the run.
     """
     if not metrics:
         return []
@@ -108,7 +108,7 @@ class GradientDescent(Generic[AnyBatch]):
         self.clip, self.seed = clip, seed
 
     def step(self, position: Position, batch: AnyBatch) -> StepMetrics:
-        """Update the weights once; a loss or a gradient that is not finite is a UserError before that."""
+        """Update the weights once; raise UserError before that if a loss or the gradient is not finite."""
         if self.seed is not None:
             torch.manual_seed(self.seed * 1_000_003 + position.step)
         self.module.train()
@@ -133,7 +133,7 @@ class GradientDescent(Generic[AnyBatch]):
 
 
 def ramp(finished: float, total: float) -> float:
-    """Return min(finished / total, 1), and 1 where ``total`` is 0.
+    """Return min(finished / total, 1), or 1 if ``total`` is 0.
 
     A warm-up over the first w steps is ``ramp(finished, w)``; a linear decay to zero over the rest of
     a run of r steps is ``ramp(r - finished, r - w)``.
@@ -142,5 +142,5 @@ def ramp(finished: float, total: float) -> float:
 
 
 def cosine_decay(progress: float) -> float:
-    """Return 0.1 + 0.45 (1 + cos(π p)): from 1 to 0.1 while the ``progress`` p of a run goes from 0 to 1."""
+    """Return 0.1 + 0.45 (1 + cos(π p)), which falls from 1 to 0.1 as the ``progress`` p rises from 0 to 1."""
     return 0.1 + 0.45 * (1 + math.cos(math.pi * progress))

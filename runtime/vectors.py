@@ -1,4 +1,4 @@
-"""Vectors side by side, as packages of several layers compare them."""
+"""Functions of vectors that packages of several layers use."""
 
 from typing import Any, TypeVar
 
