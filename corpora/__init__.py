@@ -1,3 +1,3 @@
-"""Reads text as documents of tokenised sentences in running order, and sets of labelled sentences."""
+"""Reads corpora as documents of tokenised sentences, and data sets of labelled sentences and pairs."""
 
 from runtime import __version__ as __version__

@@ -3,11 +3,11 @@ r"""Reads constituency trees in brackets of the Penn Treebank, and writes them.
     (ROOT (S (NP-SBJ (PRP It)) (VP (VBZ rains)) (. .)))
     words It rains .   tags PRP VBZ .   spans (0, 3, "S") (0, 1, "NP") (1, 2, "VP")
 
-In a file a tree fills one line or several. Words are as in running text: ``-LRB-`` becomes ``(`` and ``\/``
-becomes ``/``, also inside a word. Function tags are stripped (``NP-SBJ=2`` is ``NP``), traces (``-NONE-``)
-and phrases that have only traces are removed, and so is the wrapper around a sentence (``TOP``, ``ROOT``,
-``S1``, ``VROOT`` or no label). Unary chains are joined to one label (``S::VP``), above words too. If the
-wrapper holds several trees, the label of the whole sentence is ``""``, as is that of any phrase without one.
+In a file a tree has one line or several. Words become those of running text: ``-LRB-`` becomes ``(`` and
+``\/`` becomes ``/``, also inside a word. Function tags are stripped (``NP-SBJ=2`` is ``NP``). Traces
+(``-NONE-``), phrases that have only traces, and the wrapper around a sentence (``TOP``, ``ROOT``, ``S1``,
+``VROOT`` or no label) are removed. Unary chains are joined to one label (``S::VP``), also above words. If the
+wrapper holds several trees, the label of the whole sentence is ``""``, as is that of a phrase without one.
 """
 
 import re
@@ -27,12 +27,12 @@ _FILE_PARTS = re.compile(r"[()]|[^\s()]+")
 # (TAG word), or the beginning of a phrase, or its end, or a character that does not belong there.
 _TREE_PARTS = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|\(\s*([^\s()]*)|(\))|(\S)")
 _TRACE = "-NONE-"
-"""Tag of a trace, a leaf without a word."""
+"""The tag of a trace, which is a leaf without a word."""
 _WRAPPERS = frozenset({"", "TOP", "ROOT", "S1", "VROOT"})
 
 
 def read_brackets(path: Path, *, meter: ReadMeter | None = None) -> Iterator[Sentence]:
-    """Yield the trees of a file; anything else is a UserError that names the line where it begins."""
+    """Yield the trees of a file; raise UserError with the line at which anything else begins."""
     depth = 0
     where = ""
     parts: list[str] = []
@@ -52,16 +52,16 @@ def read_brackets(path: Path, *, meter: ReadMeter | None = None) -> Iterator[Sen
 
 
 def read_tree(text: str, *, where: str = "tree") -> Sentence:
-    """Read one bracketed tree with any white space between; error messages begin with ``where``."""
+    """Return one tree in brackets; raise a UserError that begins with ``where`` if the text is not one."""
     refusal = UserError(
         f"{where}: not one tree of words in brackets, each with a tag of its own, (TAG word): {text[:60]!r}"
     )
     words: list[str] = []
     tags: list[str] = []
     nodes: list[Span] = []  # children before their parents
-    # Labels and first words of open phrases, not by recursion: sentences may be nested deeply.
+    # Labels and first words of open phrases. A stack, because sentences may be too deep for recursion.
     open_phrases: list[tuple[str, int]] = []
-    children = [0]  # of the text, then of each open phrase
+    children = [0]  # number of children of the text, then of each open phrase
     for tag, word, label, closing_bracket, stray_character in _TREE_PARTS.findall(text):
         is_after_tree = children[0] > 0 and not open_phrases
         is_bad_end = closing_bracket and not (open_phrases and children[-1])
@@ -98,7 +98,7 @@ def read_tree(text: str, *, where: str = "tree") -> Sentence:
 
 
 def write_tree(sentence: Sentence) -> str:
-    """Return one line of brackets with tags; words are as :func:`bracket_form` writes them."""
+    """Return a tree as one line of brackets, with words in the form of :func:`bracket_form`."""
     labels_at: defaultdict[int, list[str]] = defaultdict(list)  # by the first word
     ends_at: Counter[int] = Counter()
     for first, end, chain in sentence.spans or ():
@@ -114,12 +114,12 @@ def write_tree(sentence: Sentence) -> str:
 
 
 def bracket_form(word: str) -> str:
-    """Return a word as brackets can hold it: white space and an empty word become ``_``."""
+    """Return a word in the form of brackets: escaped, with ``_`` for white space and for an empty word."""
     word = re.sub(r"\s", "_", word).replace("(", "-LRB-").replace(")", "-RRB-")
     return re.sub("[/*]", r"\\\g<0>", word) or "_"
 
 
 def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
-    """Write one tree per line."""
+    """Write trees to a file, one per line."""
     with atomic_path(output_file(path)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
         stream.writelines(write_tree(sentence) + "\n" for sentence in sentences)

@@ -1,12 +1,13 @@
-"""Make texts that read the same the same text to parsers and encoders.
+"""Normalise characters, so that texts that look the same are the same to parsers and encoders.
 
-Words are kept as they are written. Code that looks a word up, spells it or compares it with a list calls
-:func:`normalise_text` first, so that decomposed accents, characters without width and the print forms of
-apostrophe, hyphen and ligatures change neither trees nor vectors. ASCII stays, except for a backtick that
-stands for an apostrophe (don`t). There is no compatibility mapping: ² and ½ stay.
+Words are stored as they are written. Code that looks up a word, reads its letters or compares it with a list
+calls :func:`normalise_text` first. Trees and vectors therefore do not depend on decomposed accents,
+characters without width, and typographic forms of apostrophe, hyphen and ligatures. ASCII is not changed,
+except for a backtick in place of an apostrophe (don`t). Compatibility characters such as ² and ½ are not
+changed.
 
-Two kinds of characters without width carry meaning and stay: the joiner and the tags inside emoji, and
-joiners between two letters of scripts that write with them (Arabic, those of India and South East Asia).
+Two kinds of characters without width have a meaning and are kept: the joiner and the tags inside emoji, and
+joiners between two letters of scripts that use them (Arabic, scripts of India and South East Asia).
 """
 
 import re
@@ -14,12 +15,12 @@ from collections.abc import Iterable
 from unicodedata import normalize
 
 VERSION = 2
-"""Version of these rules, which are part of what decides trees and vectors."""
+"""The version of these rules, which is part of the identity of parsers and vectors."""
 _EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
 _JOINING = "\u0600-\u109f\u1780-\u18af"
 _TAGS = "\U000e0000-\U000e007f"
 _WIDTHLESS = re.compile(
-    # spaCy makes words of their own of the joiner and the tags inside an emoji.
+    # spaCy makes separate words of the joiner and the tags inside an emoji.
     rf"(?!\A(?:\u200d|[{_TAGS}]+)\Z)(?:"
     # Soft hyphen, grapheme joiner, marks and isolates of direction, variation selectors, zero-width spaces,
     # the word joiner and invisible operators, byte-order marks, anchors of annotations.
@@ -37,26 +38,26 @@ _PLAIN_FORMS = str.maketrans({
     "\ufb05": "st", "\ufb06": "st",
 })  # fmt: skip
 _BACKTICK = re.compile(r"(?<=[^\W\d_])`(?=[^\W\d_])|\A`(?=(s|m|d|ll|re|ve)\Z)", re.IGNORECASE)
-"""A backtick within a word or before a split-off ending (`s, `ll); elsewhere it is a quotation mark."""
+"""Matches a backtick within a word or before a separate ending (`s, `ll); others are quotation marks."""
 
 
 def normalise_text(text: str) -> str:
-    """Return a text composed (NFC), without characters of no width, and with ASCII for print forms."""
+    """Return a text in NFC, without characters of no width, and with ASCII for typographic forms."""
     if not text.isascii():
         text = normalize("NFC", _WIDTHLESS.sub("", text).translate(_PLAIN_FORMS))
     return _BACKTICK.sub("'", text) if "`" in text else text
 
 
 def original_words(text: str, words: Iterable[str]) -> list[str]:
-    """Return how words of ``normalise_text(text)``, given in their order, are written in ``text``.
+    """Return the written forms in ``text`` of words of ``normalise_text(text)``, given in their order.
 
-    Characters without width that stand around a word are left out.
+    Characters without width before and after a word are left out.
     """
     plain_text = normalise_text(text)
     if plain_text == text:
         return list(words)
     widthless = {position for match in _WIDTHLESS.finditer(text) for position in range(*match.span())}
-    # Decomposed, every character of the plain text comes from one place in the written text.
+    # In NFD every character of the normalised text comes from one position in the written text.
     written_positions: list[int] = []
     for position, character in enumerate(text):
         if position not in widthless:
@@ -73,7 +74,7 @@ def original_words(text: str, words: Iterable[str]) -> list[str]:
 
 
 def index_of_words(words: Iterable[str], *, first: int = 0) -> dict[str, int]:
-    """Map each word, and its normalised form unless that is itself in the list, to the word's index."""
+    """Return the index of each word, also by its normalised form, unless that is another word of the list."""
     index_of_word = {word: index for index, word in enumerate(words, first)}
     for word, index in list(index_of_word.items()):
         if plain_word := normalise_text(word):

@@ -1,19 +1,20 @@
-"""Read input files and streams: plain or compressed, line by line in constant memory, or as tables of cells.
+"""Read text files and streams, plain or compressed, by line in constant memory or as tables of cells.
 
-Every reader treats unclean text in the same way:
+All readers treat irregular text in the same way:
 
-- bytes that are not UTF-8, and NULs, become U+FFFD, and the line says so (``has_replacements``);
-- a line over 256 KiB is cut there (between characters) and says so (``is_truncated``); the rest is skipped
-  without being held in memory, so a line of 1 GB costs 256 KiB;
-- a byte-order mark is dropped; CR LF and LF end a line, and so does the end of the file;
-- its first bytes, not its name, say what a file is: compressed text is unpacked, other formats are refused.
+- bytes that are not UTF-8, and NULs, become U+FFFD, and the line is marked (``has_replacements``);
+- a line over 256 KiB is cut there, between characters, and is marked (``is_truncated``); the rest is read
+  without being stored, so that a line of 1 GB takes 256 KiB of memory;
+- a byte-order mark is removed; CR LF, LF and the end of the file end a line;
+- the first bytes of a file, not its name, decide its format: compressed text is unpacked, other formats are
+  refused.
 
 The rows of a table know their file and line; blank lines between them are skipped and cells are stripped::
 
     for row in read_table(path, ("query_id", "query"), unique=True):
         query_id, query = row.cells
 
-What cannot be read raises a UserError that names file, line and value.
+Input that cannot be read raises a UserError that names file, line and value.
 """
 
 import bz2
@@ -43,7 +44,7 @@ from runtime.progress import progress
 STANDARD_INPUT = Path("-")
 MAX_LINE_BYTES = 256 * 1024
 MAX_ROW_BYTES = 64 * 2**20
-"""Limit for a row of a table, which may hold a whole document, unlike a line of a corpus."""
+"""The largest row of a table, which unlike a line of a corpus may hold a whole document."""
 NOT_UTF8 = "has a lone surrogate, half a character, which UTF-8 cannot hold; replace it"
 COMPRESSION_SUFFIXES = (".gz", ".xz", ".bz2", ".lzma")
 DECOMPRESSORS: dict[bytes, Callable[[io.BufferedReader], Any]] = {
@@ -51,17 +52,17 @@ DECOMPRESSORS: dict[bytes, Callable[[io.BufferedReader], Any]] = {
     rb"\xfd7zXZ\0|\]\0\0": lzma.LZMAFile,
     rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": bz2.BZ2File,
 }
-"""How to open compressed bytes, by a pattern of their first bytes."""
+"""Functions that unpack compressed bytes, by a pattern of their first bytes."""
 FOREIGN_FORMATS = {
     rb"\A(PK[\x03\x05]|7z\xbc\xaf|Rar!|\x1f\x9d|\x28\xb5\x2f\xfd|.{257}ustar)": "an archive (so is a .docx)",
     rb"\A(%PDF-|\{\\rtf)": "PDF or RTF",
     rb"\A(\xff\xfe|\xfe\xff|([^\0]\0){4}|(\0[^\0]){4})": "UTF-16 text (iconv -f utf-16 -t utf-8)",
     rb"\0{4}": "binary data",
 }
-"""Names of formats that are no UTF-8 text, by a pattern of a file's first bytes."""
+"""Formats that are not UTF-8 text, by a pattern of a file's first bytes."""
 HEAD_BYTES = 4096
 _CONTROL_CHARACTER = re.compile("[\0-\x07\x0e-\x19]")
-"""Text has these only where it is damaged."""
+"""Matches characters that only damaged text has."""
 _BLOCK_BYTES = 1 << 20
 
 
@@ -79,9 +80,9 @@ class Line:
 
 
 class ReadMeter:
-    """Measures which share of some files has been read, while they are read one after the other.
+    """Measures the share of some files that has been read; they are read one after the other.
 
-    A reader that is given the meter reports every file that it opens.
+    A reader that gets the meter tells it of every file that it opens.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
@@ -92,20 +93,20 @@ class ReadMeter:
         self._bytes_read: Callable[[], float] = float
 
     def start_file(self, path: Path, bytes_read: Callable[[], float]) -> None:
-        """Measure another file from now on; ``bytes_read`` counts the bytes read of it, as on the disk."""
+        """Begin with the next file; ``bytes_read`` returns the number of bytes read of it, as on the disk."""
         self._bytes_before = self._bytes_before_file[path]
         self._bytes_read = bytes_read
 
     def share_read(self) -> float:
-        """Return the share of the bytes of all files that has been read, in [0, 1]."""
+        """Return the share of all files' bytes that has been read, in [0, 1]."""
         return (self._bytes_before + self._bytes_read()) / self._total_bytes
 
 
 def list_files(path: Path, suffix: str | tuple[str, ...] = "") -> list[Path]:
     """Return the file itself, or every file below a folder, sorted by relative path, without hidden ones.
 
-    In a folder only files with the suffix, or with one of several, are taken; a compression suffix may
-    follow it. Names that are not UTF-8, pipes, devices, and links to a folder that they lie in are refused.
+    Of a folder, only files with the suffix, or one of several, are returned; a compression suffix may follow
+    it. Raises UserError for a name that is not UTF-8, a pipe, a device, or a link to a folder that has it.
     """
     files = [path]
     if path.is_dir():
@@ -115,14 +116,14 @@ def list_files(path: Path, suffix: str | tuple[str, ...] = "") -> list[Path]:
             raise UserError(f"{path}: no {suffix}{' ' if suffix else ''}files in this folder")
     for file in files:
         check_regular(file)
-        # Documents are named after files.
+        # The name becomes part of the names of documents.
         if not is_encodable(str(file)):
             raise UserError(f"{os.fsencode(file)!r}: the name is not UTF-8; rename it")
     return files
 
 
 def _walk(folder: Path, parents: tuple[Path, ...] = ()) -> Iterator[Path]:
-    """Yield the files in a folder and its subfolders, through links too, without hidden ones."""
+    """Yield the files in a folder and its subfolders, also through links, without hidden files."""
     real_folder = folder.resolve()
     if real_folder in parents:
         raise UserError(f"{folder}: a link to a folder that it lies in; remove it")
@@ -142,7 +143,7 @@ def relative_name(root: Path, file: Path) -> str:
 
 
 def input_hash(root: Path, files: list[Path]) -> str:
-    """Return the SHA-256 of the names and bytes of the input files, in order; compressed ones as they are."""
+    """Return the SHA-256 of the names and the bytes on disk of the input files, in order."""
     digest_of_all = hashlib.sha256()
     for file in files:
         check_regular(file)
@@ -160,14 +161,14 @@ def input_hash(root: Path, files: list[Path]) -> str:
 
 def is_stream(path: Path) -> bool:
     """Tell whether a path can be read only once: ``-``, standard input, or a pipe as in ``<(zcat x.gz)``."""
-    with contextlib.suppress(OSError):  # a name that is too long; what opens the path says so
+    with contextlib.suppress(OSError):  # a name that is too long; an error follows when the path is opened
         return path == STANDARD_INPUT or path.is_fifo()
     return False
 
 
 @contextlib.contextmanager
 def as_file(spec: str) -> Iterator[str]:
-    """Yield the name of a file that can be read again: ``spec``, or a temporary copy if it is a stream."""
+    """Yield the name of a file that can be read repeatedly: ``spec``, or a temporary copy of a stream."""
     if not is_stream(Path(spec)):
         yield spec
         return
@@ -182,9 +183,9 @@ def as_file(spec: str) -> Iterator[str]:
 def open_text(
     path: Path, *, stream: bool = False, meter: ReadMeter | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a text, compressed or not; a file that is missing, damaged, not regular or no text is refused.
+    """Open a text, compressed or not; ``stream`` allows one that can be read only once (:func:`is_stream`).
 
-    ``stream`` allows a stream (:func:`is_stream`), which can be read only once.
+    Raises UserError if the file is missing, damaged, not regular, or not a text.
     """
     is_standard = path == STANDARD_INPUT
     if not is_stream(path):
@@ -202,13 +203,13 @@ def open_text(
             unpacked = openers[0](raw) if openers else raw
             text = io.BufferedReader(unpacked, _BLOCK_BYTES) if openers else raw
             if meter is not None:
-                # Each layer reads ahead, so bytes count as read by the share of unpacked text given out.
+                # Each layer reads ahead, so the bytes read are estimated by the share of unpacked text used.
                 meter.start_file(path, lambda: raw.tell() * text.tell() / max(1, unpacked.tell()))
             if foreign_format := _foreign_format(text.peek(HEAD_BYTES)[:HEAD_BYTES]):
                 raise UserError(f"{path}: {foreign_format}; give text in UTF-8")
             yield text
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        if out_of_space(error):  # an error of the caller, who writes
+        if out_of_space(error):  # raised by the caller while it writes
             raise
         raise UserError(f"{path}: cannot be read ({error}); is the file whole?") from None
     finally:
@@ -220,8 +221,8 @@ def open_text(
 def _unbuffered(path: Path) -> Iterator[io.FileIO]:
     """Open a file, and close it by its descriptor.
 
-    The garbage collector may meet a file before the generator that reads it, and Python warns of a file that
-    closes itself.
+    The garbage collector may delete a file object before the generator that reads it, and Python warns of an
+    open file object that is deleted.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
@@ -231,13 +232,13 @@ def _unbuffered(path: Path) -> Iterator[io.FileIO]:
 
 
 def _foreign_format(head: bytes) -> str | None:
-    """Name the format that the start of a file shows, or return None if it is text in UTF-8."""
+    """Return the name of the format that a file begins like, or None if it is UTF-8 text."""
     for pattern, name in FOREIGN_FORMATS.items():
         if re.search(pattern, head, re.DOTALL):
             return name
     text = head.decode("utf-8", "replace")
-    # A seventh of Czech in latin-2 is not UTF-8, and such text is read and marked. Control characters are few
-    # even in damaged text, so they weigh more.
+    # A seventh of the bytes of Czech in latin-2 is not UTF-8; such text is read and marked. Control
+    # characters have a larger weight, because they are rare even in damaged text.
     damage = text.count("\ufffd") + 6 * len(_CONTROL_CHARACTER.findall(text))
     return "binary data, or text in another encoding" if damage > max(16, 0.3 * len(text)) else None
 
@@ -245,7 +246,7 @@ def _foreign_format(head: bytes) -> str | None:
 def read_lines(
     path: Path, max_bytes: int = MAX_LINE_BYTES, *, stream: bool = False, meter: ReadMeter | None = None
 ) -> Iterator[Line]:
-    """Yield the lines of a file (:func:`open_text`); a file whose lines end in CR alone is refused."""
+    """Yield the lines of a file (:func:`open_text`); raise UserError if they end in CR alone."""
     limit = len(BOM_UTF8) + max_bytes + len(b"\r\n")
     with open_text(path, stream=stream, meter=meter) as text:
         beginning = text.peek()
@@ -260,7 +261,7 @@ def read_lines(
                 raw = raw.removesuffix(b"\n").removesuffix(b"\r")
             elif len(raw) > max_bytes:
                 while (part := text.readline(_BLOCK_BYTES)) and not part.endswith(b"\n"):
-                    pass  # read on to the end of this line
+                    pass  # skip the rest of the line
             is_truncated = len(raw) > max_bytes
             if is_truncated:
                 end = max_bytes
@@ -280,12 +281,12 @@ def is_encodable(word: str) -> bool:
 
 
 def bad_row(path: Path, line: int, expected: str, value: str) -> UserError:
-    """Return the error for a row whose value is not the expected one."""
+    """Return the error for a row that has another value than expected."""
     return UserError(f"{path}:{line}: expected {expected}, found {value[:80]!r}")
 
 
 def check_header(path: Path, line: int, names: Sequence[str]) -> None:
-    """Refuse a header in which two columns have one name."""
+    """Raise UserError if two columns of a header have the same name."""
     for name in names:
         if name and names.count(name) > 1:
             raise UserError(f"{path}:{line}: two columns are called {name}; rename one")
@@ -327,7 +328,7 @@ def text_lines(
 ) -> Iterator[Line]:
     """Yield the lines of a text, blank ones only with ``blank``.
 
-    Lines over :data:`MAX_ROW_BYTES` are refused and, with ``utf8``, lines in another encoding.
+    Raises UserError for a line over :data:`MAX_ROW_BYTES` and, with ``utf8``, for one in another encoding.
     """
     for line in read_lines(path, MAX_ROW_BYTES, meter=meter):
         if line.has_replacements and utf8:
@@ -341,10 +342,15 @@ def text_lines(
 def read_rows(
     path: Path, count: int, *, has_more: bool = False, may_be_empty: bool = False
 ) -> Iterator[TableRow]:
-    """Yield the rows, of ``count`` cells, of a table without a header line.
+    """Yield the rows of a table without a header line.
 
-    With ``has_more`` a row may have more cells, which are kept, and blanks instead of tabs between them; with
-    ``may_be_empty`` cells may be empty.
+    Args:
+        path: the file.
+        count: the number of cells of a row.
+        has_more: whether a row may have more cells, which are kept, and, without a tab, blanks between them.
+        may_be_empty: whether cells may be empty.
+
+    Raises UserError for any other row.
     """
     for line in text_lines(path, utf8=False):  # some older sets contain invalid bytes
         separator = None if has_more and "\t" not in line.text else "\t"
@@ -361,8 +367,13 @@ def read_table(
 ) -> Iterator[TableRow]:
     """Yield the rows of a table with a header line: the cells of ``columns``, in that order.
 
-    A table without rows is refused, and so is an empty cell, except in the columns ``may_be_empty``. With
-    ``unique`` no two rows may have the same first cell.
+    Args:
+        path: the file.
+        columns: the names of columns, all of which the table must have.
+        may_be_empty: those of them whose cells may be empty.
+        unique: whether all rows must have different first cells.
+
+    Raises UserError for a row that does not fit, and for a table without rows.
     """
     lines = text_lines(path)
     header_line = next(lines, None)

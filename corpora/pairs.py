@@ -7,7 +7,7 @@
 ``read_ppdb``        the lines of PPDB with their features
 ===================  ==================================================================================
 
-A malformed row is an error that names file and line. Unusable rows that published files are known to contain
+A malformed row raises a UserError with file and line. Rows of published files that are known to be unusable
 are skipped: NLI pairs without a majority label (``-``), Quora rows with an empty question or the wrong number
 of columns, and PPDB lines with too few fields.
 
@@ -48,7 +48,7 @@ _NLI_KEYS = ("gold_label", "sentence1", "sentence2")
 _QUORA_COLUMNS = ("question1", "question2", "is_duplicate")
 _SENTENCE_COLUMNS = ("sentence1", "sentence2")
 _PLAIN_ROW, _ROW_WITH_TAG, _SCWS_ROW = (0, 1, 2), (0, 1, 3), (1, 3, 7)
-"""Columns of the two words and the score."""
+"""The columns of the two words and of the score."""
 _FILES: Final[dict[str, dict[str, tuple[int, int, int]]]] = {
     "SimLex-999": {"SimLex-999.txt": _ROW_WITH_TAG, "EN-SIMLEX-999.txt": _PLAIN_ROW},
     "WS-353-sim": {"wordsim_similarity_goldstandard.txt": _PLAIN_ROW, "EN-WS-353-SIM.txt": _PLAIN_ROW},
@@ -59,7 +59,7 @@ _FILES: Final[dict[str, dict[str, tuple[int, int, int]]]] = {
     "SimVerb-3500": {"SimVerb-3500.txt": _ROW_WITH_TAG, "EN-SimVerb-3500.txt": _PLAIN_ROW},
 }
 SETS: Final = tuple(_FILES)
-"""The sets that can be read, in the order of BURT's table of words."""
+"""The names of the sets, in the order of BURT's table of words."""
 SEMEVAL = "SemEval-2013 task 5 (cs.york.ac.uk/semeval-2013/task5), subtask a, English"
 
 
@@ -70,7 +70,7 @@ class Paraphrase:
     left: str
     right: str
     raw_features: str
-    """``name=value`` pairs, unparsed, because most readers need none of the thirty."""
+    """``name=value`` pairs as a string, because most readers need none of the thirty."""
     entailment: str
     """One of :data:`RELATIONS`; empty in PPDB 1.0."""
 
@@ -147,7 +147,8 @@ def read_phrases(path: Path) -> Iterator[tuple[str, str, str | None]]:
 def read_ppdb(path: Path) -> Iterator[Paraphrase]:
     """Yield the lines ``LHS ||| a ||| b ||| features ||| alignment [||| entailment]``, the last in PPDB 2.0.
 
-    Lines with fewer than five fields or an empty phrase are skipped; a file without other lines is refused.
+    Lines with fewer than five fields or with an empty phrase are skipped. Raises UserError if there are no
+    other lines.
     """
     has_pairs = False
     for line in read_lines(path):
@@ -172,7 +173,7 @@ class ScoredPairs:
 
 
 def find_set(name: str, folder: Path) -> ScoredPairs | None:
-    """Read the set ``name`` from anywhere below ``folder``, or return None if it is not there."""
+    """Return the set ``name`` from a file anywhere below ``folder``, or None if there is no such file."""
     for file, (left, right, score) in _FILES[name].items():
         for path in _find_below(folder, file):
             rows = list(read_rows(path, score + 1, has_more=True, may_be_empty=True))
@@ -191,7 +192,7 @@ def find_set(name: str, folder: Path) -> ScoredPairs | None:
 
 
 def read_semeval2013_5a(folder: Path, split: str) -> tuple[list[str], list[str], list[int]]:
-    """Return the words, phrases and labels of ``train`` or ``test``; 1 means that the two mean the same."""
+    """Return the words, the phrases and the labels of a split; 1 means that word and phrase mean the same."""
     words: list[str] = []
     phrases: list[str] = []
     labels: list[int] = []
@@ -210,6 +211,7 @@ def read_semeval2013_5a(folder: Path, split: str) -> tuple[list[str], list[str],
 
 
 def _find_below(folder: Path, name: str) -> Iterator[Path]:
+    """Yield the files of a name or pattern below a folder, sorted; raise UserError without the folder."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     yield from sorted(folder.rglob(name))

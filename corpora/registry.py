@@ -15,8 +15,8 @@ file, folder    lines       spacy          UTF-8 text, also by gzip, xz, bzip2
 
 UMBC WebBase (Han et al. 2013) is three billion words of English web paragraphs. The archive unpacks into
 ``webbase_all/``: 408 ``.txt`` files with one paragraph per line and blank lines between them, and 408
-``.possf2`` files with the same paragraphs as ``word_TAG``. A paragraph is a document, since the distribution
-keeps nothing else of its page. Bytes that are not UTF-8 are replaced.
+``.possf2`` files with the same paragraphs as ``word_TAG``. A paragraph is a document, because the
+distribution does not say which paragraphs are of one page. Bytes that are not UTF-8 are replaced.
 """
 
 import os
@@ -36,7 +36,7 @@ TREEBANKS = {
     **dict.fromkeys((".conllu", ".conll"), "conllu"),
     **dict.fromkeys((".ptb", ".mrg", ".clean", ".brackets"), "ptb"),
 }
-"""The format of a treebank by its file's suffix."""
+"""The formats of treebanks by the suffix of the file."""
 
 
 def open_corpus(
@@ -50,10 +50,15 @@ def open_corpus(
 ) -> Corpus:
     """Open a corpus: ``books``, ``umbc``, or a file or folder; ``./umbc`` is a folder of that name.
 
-    ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``; None is the default of the
-    corpus, which its ``identity`` states. ``limit`` is the number of sentences to keep, as a number,
-    ``"1.5k"`` or ``"40M"``. ``data`` is the folder of ``umbc``, by default that of the environment variable
-    MULTIVIEW_DATA, else ``data``. ``split`` is ``train``, ``heldout`` or ``all`` of ``books``.
+    Args:
+        spec: the name or path.
+        format: ``lines`` or ``running``; None is the default of the corpus, which its ``identity`` has.
+        tokenize: ``spacy`` or ``space``; None is the default of the corpus.
+        limit: the number of sentences to keep, as a number, ``"1.5k"`` or ``"40M"``; None keeps all.
+        data: the folder of ``umbc``; None is the environment variable MULTIVIEW_DATA, else ``data``.
+        split: ``train``, ``heldout`` or ``all`` of ``books``; None is ``train``.
+
+    Raises UserError if there is no such corpus, or if an option does not fit it.
     """
     name = str(spec)
     sentence_limit = parse_limit(limit)
@@ -78,7 +83,7 @@ def open_corpus(
 
 
 def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int | None) -> Corpus:
-    """Open a file or folder of text, or of a treebank, whose annotation is kept."""
+    """Open a file or folder of text, or a treebank with its annotation."""
     from corpora.brackets import read_brackets
     from corpora.treebanks import read_conllu
 
@@ -103,7 +108,7 @@ def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int 
 
 
 def parse_limit(text: str | int | None) -> int | None:
-    """Return the number of sentences: ``"40M"`` -> 40,000,000; ``"1.5k"`` -> 1,500; None -> None."""
+    """Return a number of sentences: 40,000,000 for ``"40M"``, 1,500 for ``"1.5k"``, None for None."""
     if text is None:
         return None
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([km]?)", str(text).lower())
@@ -116,9 +121,9 @@ def parse_limit(text: str | int | None) -> int | None:
 def umbc_corpus(data: Path, *, format: str, tokenize: str | None, limit: int | None) -> Corpus:
     """Return the paragraphs of UMBC WebBase, in sorted order of files; ``data`` holds ``webbase_all/``.
 
-    ``format`` is ``running`` as distributed, ``lines`` for a copy with a sentence per line. The tokenizer
-    ``spacy`` reads the plain ``.txt`` files, ``space`` the words of the tagged ``.possf2`` files; None is
-    ``spacy`` unless there are only tagged files.
+    ``format`` is ``running`` for the files as distributed, ``lines`` for a copy with a sentence per line. The
+    tokenizer ``spacy`` reads the plain ``.txt`` files, and ``space`` the words of the tagged ``.possf2``
+    files; None is ``spacy``, or ``space`` if there are only tagged files.
     """
     for folder in (data / UMBC_FOLDER, data / "umbc" / UMBC_FOLDER, data / "umbc", data):
         files = folder.iterdir() if folder.is_dir() else ()

@@ -1,4 +1,4 @@
-"""Check the sentences that callers pass in Python; every function that takes sentences uses this reader."""
+"""Checks of the sentences that are passed to functions; every function that takes sentences uses them."""
 
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,18 +10,23 @@ from corpora.inputs import NOT_UTF8, is_encodable
 from runtime.errors import UserError
 
 NOT_LISTS = (str, bytes, bytearray, memoryview, Mapping, set, frozenset)
-"""Types that can be iterated over, but not by sentence, or in no order."""
+"""Types whose elements are not sentences, or have no order."""
 
 
 def read_sentences(
     inputs: object, caller: str, *, strings: bool = True, spaces: bool = False
 ) -> list[str | tuple[str, ...]]:
-    """Return the sentences, as strings or tokens, of a list, tuple, generator, array or column of a table.
+    """Return the sentences of a list, tuple, generator, array or column of a table, as strings or tokens.
 
-    Messages name the ``caller``. Without ``strings`` every sentence must be tokens. With ``spaces`` all the
-    tokens of a sentence may hold white space, as in a treebank; without, such a sentence is taken for a list
-    of sentences and refused. One string, a mapping, a set, a table and an array of several dimensions are
-    refused, and so is an element, by its number, that is no sentence or has a lone surrogate.
+    Args:
+        inputs: the sentences.
+        caller: the name of the function that was called, for messages.
+        strings: whether a sentence may be a string; otherwise it must be a list of tokens.
+        spaces: whether all tokens of a sentence may contain white space, as in a treebank; otherwise such a
+            sentence is refused, because it seems to be a list of sentences.
+
+    Raises UserError for a single string, a mapping, a set, a table and an array of several dimensions, and
+    with its number for an element that is not a sentence or that UTF-8 cannot encode.
     """
     values = read_elements(inputs, caller, "sentences")
     for number, value in enumerate(values):
@@ -31,7 +36,7 @@ def read_sentences(
 
 
 def read_pairs(pairs: object, caller: str) -> list[tuple[str | tuple[str, ...], str | tuple[str, ...]]]:
-    """Return the pairs of sentences of a list or an array [n, 2]; an element that is no pair is refused."""
+    """Return the pairs of sentences of a list or an array [n, 2]; raise UserError for any other element."""
     values = read_elements(pairs.tolist() if isinstance(pairs, np.ndarray) else pairs, caller, "pairs")
     for number, pair in enumerate(values):
         if not _is_list(pair) or len(pair) != 2:
@@ -42,16 +47,16 @@ def read_pairs(pairs: object, caller: str) -> list[tuple[str | tuple[str, ...], 
 
 
 def read_elements(inputs: object, caller: str, kind: str) -> list[Any]:
-    """Return the elements of a list, tuple, generator, array or column of a table; all else is refused."""
+    """Return the elements of a list, tuple, generator, array or column; raise UserError for other types."""
     shape = getattr(inputs, "shape", (0,))
     if isinstance(inputs, NOT_LISTS) or not isinstance(inputs, Iterable) or len(shape) != 1:
         raise UserError(f"{caller}: {describe_value(inputs)} is no list of {kind}")
-    # pyarrow iterates over strings of its own.
+    # A column of pyarrow would yield its own type of string.
     return inputs.to_pylist() if hasattr(inputs, "to_pylist") else list(inputs)
 
 
 def describe_value(value: object) -> str:
-    """Return the type, the shape and the beginning of a value, on one line."""
+    """Return one line with the type, the shape and the beginning of a value."""
     shape = f" of shape {value.shape}" if hasattr(value, "shape") else ""
     return f"a {type(value).__name__}{shape} ({' '.join(reprlib.repr(value).split())})"
 
@@ -63,7 +68,7 @@ def _is_list(value: object) -> bool:
 
 
 def _find_fault(value: Any, strings: bool, spaces: bool) -> str:
-    """Say why a value is no sentence; "" if it is one."""
+    """Return why a value is not a sentence, or "" if it is one."""
     if isinstance(value, str):
         if not strings:
             return "is a string; give a list of its tokens (corpora.text.Tokenizer makes them)"

@@ -1,4 +1,4 @@
-"""Define what flows from a corpus to a parser (sentences, documents), and read text files as a corpus.
+"""Sentences, documents and corpora, which parsers read, and the reader of text files.
 
 Text has one of two formats, which is never guessed. ``lines``: every line is one sentence; one or more blank
 lines (only white space) end the document. ``running``: every line is running text, which is split into
@@ -19,30 +19,34 @@ from runtime.errors import UserError
 from runtime.process import cached_property
 
 MAX_SENTENCES = 8192
-"""Most sentences in a :class:`Document`; longer ones arrive in pieces, to bound memory."""
-# spaCy strips prefixes and suffixes one at a time, which is quadratic in the length of a run without white
-# space. No English word is this long, so longer runs are cut into tokens of this many characters without it.
+"""The largest number of sentences of a :class:`Document`; longer ones come in pieces, to bound memory."""
+# spaCy strips prefixes and suffixes one at a time, which is quadratic in the length of text without white
+# space. No English word is this long, so that longer runs are cut into tokens of this many characters here.
 MAX_RUN = 200
 _LONG_RUN = re.compile(rf"(\S{{{MAX_RUN + 1},}})")
 _SEVERAL_SENTENCES = re.compile(r"[^\w\s,;:]\s")
-"""Matches where one sentence may end and another begin."""
+"""Matches a place where one sentence may end and another may begin."""
 MAX_LEXEMES = 1_000_000
-"""spaCy keeps every word type it has seen; restarting the pipeline now and then bounds memory."""
+"""The number of word types after which spaCy is started anew, because it keeps each type in memory."""
 Tokens = tuple[str, ...]
 Span = tuple[int, int, str]
 """First word, one past the last word, label."""
 CHAIN_JOINER = "::"
-"""Stands between the labels of a unary chain, outermost first."""
+"""The separator between the labels of a unary chain, the outermost label first."""
 
 
 class Tokenizer:
     """Splits text into words and sentences by spaCy's rules for English, which need no trained model.
 
-    ``name`` is ``spacy``, or ``space``, which splits words at white space and only sentences by spaCy's rule.
-    With ``running`` the text may hold several sentences.
+    White-space tokens of spaCy are removed, because parsers cannot take them. The rules read normalised text
+    (:mod:`corpora.characters`); the words are returned as they are written.
 
-    The white-space tokens that spaCy makes are dropped, because parsers cannot take them. The rules see plain
-    characters (:mod:`corpora.characters`), and the words come back as the text has them.
+    ``name`` is ``spacy``, or ``space``, which splits words at white space and sentences by spaCy's rule. With
+    ``running`` the text may hold several sentences.
+
+    >>> from corpora.text import Tokenizer
+    >>> Tokenizer("spacy").sentences("It rained. We didn't go.")
+    [('It', 'rained', '.'), ('We', 'did', "n't", 'go', '.')]
     """
 
     def __init__(self, name: str, *, running: bool = True) -> None:
@@ -51,30 +55,31 @@ class Tokenizer:
         self.is_space = name == "space"
         self.is_running = running
         self.identity = "space"
-        """Name and version, which decide the tokens."""
+        """The name and the version, which decide the tokens."""
         if running or not self.is_space:
             spacy_rules = f"spacy-{version('spacy')}-blank-en"
             self.identity = f"space, sentencizer of {spacy_rules}" if self.is_space else spacy_rules
             self._start()
 
     def _start(self) -> None:
+        """Start spaCy's pipeline, with an empty vocabulary."""
         import spacy
         from spacy.attrs import IS_PUNCT, IS_SPACE
         from spacy.lang.lex_attrs import LEX_ATTRS
         from spacy.vocab import Vocab
 
-        # For every new word spaCy computes 23 attributes, in half of the time that words take. Tokens and
-        # sentences depend on these two.
+        # For every new word spaCy computes 23 attributes, which takes half of the time. Tokens and sentences
+        # depend on these two alone.
         vocab = Vocab(lex_attr_getters={name: LEX_ATTRS[name] for name in (IS_SPACE, IS_PUNCT)})
         self._nlp: Any = spacy.blank("en", vocab=vocab)
         self._split: Any = self._nlp.add_pipe("sentencizer")
 
     def tokenize(self, text: str) -> Tokens:
-        """Return the tokens of one sentence; ``("",)`` for text without any."""
+        """Return the tokens of one sentence, or ``("",)`` if the text has none."""
         return tuple(original_words(text, self._words(normalise_text(text)))) or ("",)
 
     def sentences(self, text: str) -> list[Tokens]:
-        """Return the sentences of running text; empty for text without tokens."""
+        """Return the tokens of each sentence of running text; text without tokens has no sentence."""
         from spacy.tokens import Doc
 
         plain_text = normalise_text(text)
@@ -88,13 +93,14 @@ class Tokenizer:
         return [tuple(itertools.islice(written_words, len(sentence))) for sentence in sentences if sentence]
 
     def split_sentences(self, text: str) -> list[str]:
-        """Return the sentences of running text as they are written, but for white space."""
+        """Return the sentences of running text as strings, with single spaces as white space."""
         text = " ".join(text.split())
         if not _SEVERAL_SENTENCES.search(text) or _LONG_RUN.search(text):
             return [text]
         return [span.text for span in self._split(self._spacy().tokenizer(text)).sents]
 
     def _words(self, text: str) -> list[str]:
+        """Return the tokens of a text; runs over :data:`MAX_RUN` characters are cut."""
         if self.is_space:
             return text.split()
         words: list[str] = []
@@ -106,6 +112,7 @@ class Tokenizer:
         return words
 
     def _spacy(self) -> Any:
+        """Return spaCy's pipeline, which is started anew if its vocabulary is too large."""
         if len(self._nlp.vocab) > MAX_LEXEMES:
             self._start()
         return self._nlp
@@ -115,8 +122,8 @@ class Tokenizer:
 class Sentence:
     """One sentence: its tokens are word forms; an empty line of a corpus is one empty token.
 
-    The fields that may be None are annotation. Each token has a part-of-speech tag, a head (1-based, 0 for
-    the root) and the relation to it; a constituency tree is its labelled spans in preorder, the whole
+    Annotation that is missing is None. ``tags``, ``heads`` (1-based, 0 for the root) and ``relations`` have a
+    value for each token; ``spans`` are the labelled spans of a constituency tree in preorder, the whole
     sentence first.
     """
 
@@ -128,22 +135,22 @@ class Sentence:
     has_replaced_bytes: bool = False
     """Whether undecodable bytes or NULs were replaced in this sentence."""
     is_truncated: bool = False
-    """Whether the line was cut at the reader's length limit."""
+    """Whether the line of the sentence was cut at the reader's length limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Sentences in running order, with an identifier unique within the corpus."""
+    """Successive sentences, with an identifier that is unique within the corpus."""
 
     id: str
     sentences: tuple[Sentence, ...]
     is_continuation: bool = False
-    """Whether this continues the previous document (same id), which was too long to hold at once."""
+    """Whether this is the next piece of the previous document, of the same id, which was too long."""
 
 
 @dataclass
 class Corpus:
-    """A collection of documents in running order, which every iteration reads again."""
+    """A collection of documents; every iteration reads them again, in the same order."""
 
     name: str
     """Name of the corpus, and of the folder of its tree cache."""
@@ -151,9 +158,9 @@ class Corpus:
     """Reads the documents."""
     _: KW_ONLY
     settings: dict[str, str]
-    """Settings that decide the content besides the input, e.g. format and tokenizer."""
+    """The settings that decide the content besides the input, such as format and tokenizer."""
     hash_input: Callable[[], str]
-    """Computes the input's hash; called at most once, on first use of the identity."""
+    """Computes the hash of the input; it is called once, when the identity is first used."""
     limit: int | None = None
     """Number of sentences to keep; None keeps all."""
     path: Path | None = None
@@ -161,22 +168,22 @@ class Corpus:
     meter: ReadMeter | None = None
     """Measures how much of the files has been read."""
     length: int | None = None
-    """Number of sentences, where it is known before they are read."""
+    """Number of sentences, if it is known before they are read."""
     sentences_read: int = 0
     """Number of sentences that the current iteration has read."""
 
     @cached_property
     def identity(self) -> dict[str, str]:
-        """All that decides the content: reader, format, tokenizer, limit, and the hash of the input."""
+        """Everything that decides the content: reader, format, tokenizer, limit, hash of the input."""
         limit = {} if self.limit is None else {"first_sentences": str(self.limit)}
         return {**self.settings, **limit, "input_sha256": self.hash_input()}
 
     def describe(self) -> str:
-        """State in one line how the input is read, defaults included."""
+        """Return a line with the name and all settings, defaults included."""
         return f"{self.name}: " + ", ".join(f"{key} {value}" for key, value in self.settings.items())
 
     def estimate_length(self) -> int | None:
-        """Estimate the number of sentences, up to the limit, from the bytes of those read so far."""
+        """Estimate the number of sentences, at most the limit, from the share of bytes read so far."""
         length = self.length
         if length is None and self.sentences_read and self.meter and (share := self.meter.share_read()):
             length = round(self.sentences_read / share)
@@ -198,7 +205,7 @@ class Corpus:
 
 
 def split_document(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Document]:
-    """Yield a document in pieces of at most :data:`MAX_SENTENCES` sentences, none if it has no sentences."""
+    """Yield a document in pieces of at most :data:`MAX_SENTENCES` sentences; nothing without sentences."""
     remaining_sentences = iter(sentences)
     is_continuation = False
     while piece := tuple(itertools.islice(remaining_sentences, MAX_SENTENCES)):
@@ -209,7 +216,14 @@ def split_document(identifier: str, sentences: Iterable[Sentence]) -> Iterator[D
 def sentences_of_file(
     file: Path, tokenizer: Tokenizer, clean: Callable[[str], str], meter: ReadMeter
 ) -> Iterator[Sentence | None]:
-    """Yield the sentences of a text, and None for every blank line."""
+    """Yield the sentences of a text file, and None for every blank line.
+
+    Args:
+        file: the file.
+        tokenizer: splits each line.
+        clean: applied to each line first.
+        meter: told how much of the file has been read.
+    """
     for line in read_lines(file, meter=meter):
         if not normalise_text(line.text).strip():
             yield None
@@ -217,7 +231,7 @@ def sentences_of_file(
         text = clean(line.text)
         sentences = tokenizer.sentences(text) if tokenizer.is_running else [tokenizer.tokenize(text)]
         for number, tokens in enumerate(sentences, start=1):
-            # In running text only the sentences with replaced or cut words carry the line's marks.
+            # In running text only the sentences with replaced or cut words have the marks of the line.
             has_mark = not tokenizer.is_running or "\ufffd" in "".join(tokens)
             is_replaced = line.has_replacements and has_mark
             is_truncated = line.is_truncated and number == len(sentences)
@@ -237,8 +251,15 @@ def text_corpus(
 ) -> Corpus:
     """Return a text file, or the files of a folder in sorted order, as a corpus.
 
-    ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``. A ``suffix`` chooses files of
-    a folder. ``clean`` is applied to every line first, and ``settings`` say what else decides the content.
+    Args:
+        path: the file or folder.
+        format: ``lines`` or ``running``.
+        tokenize: ``spacy`` or ``space``.
+        limit: the number of sentences to keep; None keeps all.
+        name: the name of the corpus, by default that of the path.
+        suffix: the suffix of the files to read from a folder.
+        clean: applied to every line first.
+        settings: further settings that decide the content.
     """
     if format not in ("lines", "running"):
         raise UserError(f"--format {format}: must be lines or running")
@@ -264,7 +285,16 @@ def corpus_of_files(
     limit: int | None,
     name: str = "",
 ) -> Corpus:
-    """Return files, at or below ``path``, as a corpus, given the reader of one file."""
+    """Return files as a corpus.
+
+    Args:
+        path: the file, or the folder of the files.
+        files: the files, in order.
+        documents_of: reads the documents of one file.
+        settings: the settings that decide the content besides the files.
+        limit: the number of sentences to keep; None keeps all.
+        name: the name of the corpus, by default that of the path.
+    """
     meter = ReadMeter(files)
     return Corpus(
         name or path.resolve().name.split(".")[0] or "text",

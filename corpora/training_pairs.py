@@ -10,8 +10,8 @@
 ``query`` or ``question`` stands for ``anchor`` as well, and ``relevant`` or ``answer`` for ``positive``; a
 file has one of them. The format is that of the file's suffix: CSV (``.csv``, quoted as usual), JSON Lines
 (``.jsonl``, an object a line), else TSV, whose first line names the columns; a cell in quotes loses them.
-Further columns are ignored, compressed files are unpacked. A row that cannot be used is an error that names
-file and line.
+Other columns are ignored, and compressed files are unpacked. A row that cannot be used raises a UserError
+with file and line.
 """
 
 import csv
@@ -38,16 +38,16 @@ class Example:
 
     sentences: tuple[str, ...]
     grade: float | None = None
-    """How alike the two sentences are; None where the first two belong together."""
+    """How alike the two sentences are; None if the first two sentences belong together."""
 
 
 @dataclass(frozen=True)
 class PairSet:
-    """The examples of some files, all graded or none."""
+    """The examples of some files, either all with a grade or all without."""
 
     examples: list[Example]
     names: list[str] = field(default_factory=list)
-    """The files, for messages and the card."""
+    """The names of the files, for messages and the model card."""
     sha256: str = ""
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class PairSet:
 
     @property
     def is_graded(self) -> bool:
-        """Whether each pair has a grade, and is not just one of sentences that belong together."""
+        """Whether the pairs have grades; otherwise they are sentences that belong together."""
         return self.examples[0].grade is not None
 
     @property
@@ -70,8 +70,8 @@ class PairSet:
     def split(self, share: float, seed: int = 0) -> tuple["PairSet", "PairSet"]:
         """Return training and held-out pairs, about ``share`` of all, which have no sentence in common.
 
-        Rows that share a sentence, however far round, stay together. Where so many do that hardly any can be
-        held out, it is a UserError.
+        Rows that share a sentence, directly or through other rows, are not separated. Raises UserError if so
+        many do that too few can be held out.
         """
         group_of_text = connected_groups(example.sentences for example in self.examples)
         rows_of_group: dict[int, list[int]] = {}
@@ -91,7 +91,7 @@ class PairSet:
         return PairSet(parts[0], self.names, self.sha256), PairSet(parts[1], self.names, self.sha256)
 
     def without(self, other: "PairSet") -> "PairSet":
-        """Return the pairs that share no sentence with another set."""
+        """Return the pairs that share no sentence with another set; raise UserError if there are none."""
         theirs = set(map(text_key, other.sentences()))
         remaining = [each for each in self.examples if theirs.isdisjoint(map(text_key, each.sentences))]
         if not remaining:
@@ -100,12 +100,12 @@ class PairSet:
 
 
 def text_key(text: str) -> str:
-    """Return the key by which copies are found: capitals, white space and print forms do not count."""
+    """Return the key that copies of a sentence share: without case, white space and typographic forms."""
     return " ".join(normalise_text(text).split()).casefold()
 
 
 def connected_groups(rows: Iterable[Sequence[str]]) -> dict[str, int]:
-    """Return the group of each sentence, by :func:`text_key`; rows that share a sentence are one group."""
+    """Return the group of each sentence by its :func:`text_key`; rows that share a sentence are one group."""
     parent: dict[str, str] = {}
 
     def root(text: str) -> str:
@@ -124,7 +124,7 @@ def connected_groups(rows: Iterable[Sequence[str]]) -> dict[str, int]:
 
 
 def read_training_pairs(files: Sequence[Path], *, may_repeat: bool = False) -> PairSet:
-    """Read files of pairs, all of one form; with ``may_repeat`` a sentence may be its own positive."""
+    """Read files of pairs, all of one form; with ``may_repeat`` anchor and positive may be equal."""
     examples: list[Example] = []
     for path in files:
         before = len(examples)
@@ -147,7 +147,7 @@ def read_training_pairs(files: Sequence[Path], *, may_repeat: bool = False) -> P
 
 
 def _rows(path: Path) -> Iterator[tuple[int, _Cells]]:
-    """Yield line number and cells by column."""
+    """Yield the line number of each row, and its cells by column."""
     suffix = Path(stem(path)).suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
         for line in text_lines(path):
@@ -179,14 +179,14 @@ def _rows(path: Path) -> Iterator[tuple[int, _Cells]]:
 
 
 def unquote(cell: str) -> str:
-    """Take the quotes off a cell of a TSV that stands in quotes, within which quotes are doubled."""
+    """Return a cell of a TSV without the quotes around it, if it has them; doubled quotes become single."""
     if len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', ""):
         return cell[1:-1].replace('""', '"').strip()
     return cell
 
 
 def _example(path: Path, line: int, cells: _Cells) -> Example:
-    """Make an example of a row's cells by column."""
+    """Return the example of a row, given its cells by column; raise UserError if columns do not fit."""
     anchors, positives, grades = (
         [name for name in names if name in cells] for names in (_ANCHORS, _POSITIVES, _GRADES)
     )
@@ -211,6 +211,7 @@ def _example(path: Path, line: int, cells: _Cells) -> Example:
 
 
 def _text(path: Path, line: int, cells: _Cells, name: str) -> str:
+    """Return the sentence of a column; raise UserError if the cell is not one."""
     value = cells[name]
     if not isinstance(value, str) or not normalise_text(value).strip():
         raise bad_row(path, line, f"a sentence in column {name}", str(value))

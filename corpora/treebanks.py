@@ -1,8 +1,8 @@
 """Read and write dependency treebanks in CoNLL-U.
 
-The words are the syntactic ones (ids 1, 2, 3 ...); ranges of multiword tokens (``1-2``) and empty
-nodes (``8.1``) are skipped. ``# newdoc`` starts a document; a file without it is one document.
-A row that does not fit, or is not UTF-8, is refused with its file and line.
+The words of a sentence are the syntactic words (ids 1, 2, 3 ...); ranges of multiword tokens (``1-2``) and
+empty nodes (``8.1``) are skipped. ``# newdoc`` starts a document; a file without it is one document. A row
+that is not CoNLL-U or not UTF-8 raises a UserError with file and line.
 """
 
 import csv
@@ -23,16 +23,16 @@ _NUMBER = re.compile("[0-9]{1,18}")  # int() refuses thousands of digits
 _NO_WORD = re.compile(r"[0-9]{1,9}[-.][0-9]{1,9}")
 """Matches the id of a multiword range or an empty node."""
 SEPARATOR = re.compile("[\t\n\r]")
-"""Matches what ends a cell or a row; a word may hold any other character, such as U+2028."""
+"""Matches the characters that end a cell or a row; a word may hold any others, such as U+2028."""
 TagColumn = Literal["xpos", "upos"]
 _OPENING_WORD = re.compile(r"[(\[{$£€#“‘«/]|``?")
-"""Words that no space follows."""
+"""Matches words that no space follows."""
 _CLOSING_WORD = re.compile(r"[,.;:!?%)\]}…’”»/]+|n['’]t|['’](s|re|ve|ll|d|m|t|')?|[nt]a", re.IGNORECASE)
-"""Words that no space precedes."""
+"""Matches words that no space precedes."""
 
 
 def read_packaged_table(name: str) -> list[dict[str, str]]:
-    """Return the rows of a table beside this file, by column."""
+    """Return the rows of a table in this package, each as a mapping by column."""
     with open(Path(__file__).with_name(name), encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream, delimiter="\t"))
 
@@ -43,7 +43,7 @@ _UPOS_BY_TAG = {
 UPOS_OF_RELATION = {
     row["relation"]: row["upos"] for row in read_packaged_table("relations.tsv") if row["upos"]
 }
-"""The UPOS that a relation allows, the usual one first (level 3 of the official validator)."""
+"""The UPOS tags that a relation allows at level 3 of the official validator, the usual tag first."""
 
 
 def read_conllu(
@@ -51,8 +51,11 @@ def read_conllu(
 ) -> Iterator[Document]:
     """Yield the documents of a CoNLL-U file, in order.
 
-    ``tags`` is the column that becomes ``Sentence.tags``; a ``_`` in XPOS is filled from UPOS. The ids of
-    documents without one are made of ``name``, by default that of the file, and a number.
+    Args:
+        path: the file.
+        tags: the column that becomes ``Sentence.tags``; a ``_`` in XPOS is replaced by the UPOS.
+        name: the first part of the id of a document that has none, by default the name of the file.
+        meter: told how much of the file has been read.
     """
     sentences = _numbered_sentences(path, tags, meter)
     for (number, identifier), group in itertools.groupby(sentences, key=itemgetter(0)):
@@ -64,7 +67,7 @@ def read_conllu(
 def _numbered_sentences(
     path: Path, tags: TagColumn, meter: ReadMeter | None
 ) -> Iterator[tuple[tuple[int, str], Sentence]]:
-    """Yield each sentence after its document's number and given id (or "")."""
+    """Yield each sentence with the number of its document, and the document's id or ""."""
     number = 0
     identifier = ""
     has_sentences = False
@@ -88,6 +91,7 @@ def _numbered_sentences(
 
 
 def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
+    """Return the sentence of its rows; raise UserError with the first row that does not fit."""
     words: list[tuple[Line, list[str]]] = []
     for line in rows:
         columns = line.text.split("\t")
@@ -127,8 +131,9 @@ def write_conllu(path: Path, documents: Iterable[Document], *, guess_spaces: boo
 def conllu_lines(documents: Iterable[Document], *, guess_spaces: bool = False) -> Iterator[str]:
     """Yield the lines of CoNLL-U, with tags as XPOS and, mapped, as UPOS; missing annotation is ``_``.
 
-    A corpus of words does not say where spaces were. With ``guess_spaces``, ``# text`` and ``SpaceAfter``
-    follow English print. Words that CoNLL-U cannot hold (empty, or with a tab or line break) are refused.
+    A corpus of words does not have the spaces of the text. With ``guess_spaces``, ``# text`` and
+    ``SpaceAfter`` follow English typography. Raises UserError for words that CoNLL-U cannot hold, which are
+    empty or have a tab or line break.
     """
     row = 0
     for document in documents:
@@ -154,7 +159,7 @@ def conllu_lines(documents: Iterable[Document], *, guess_spaces: bool = False) -
 
 
 def _spaces_after(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
-    """Return the space or nothing after each word, as in print; straight quotes open and close in turn."""
+    """Return " " or "" after each word, by English typography; straight quotes open and close in turn."""
     quotes = itertools.cycle("(,")
     print_forms = []
     for word, tag in zip(words, tags, strict=True):
@@ -169,12 +174,12 @@ def _spaces_after(words: Sequence[str], tags: Sequence[str], relations: Sequence
 
 
 def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
-    """Return the UPOS of each word by its Penn tag or, where its relation excludes that, the usual one."""
+    """Return the UPOS of each word by its Penn tag, or the usual UPOS of its relation if that excludes it."""
     tags_of_words = []
     for word, tag, relation in zip(words, tags, strip_subtypes(relations), strict=True):
         upos = _UPOS_BY_TAG.get(tag, tag if tag in _UPOS_BY_TAG.values() else "X")
         if normalise_text(word).lower() in ("not", "n't") and (tag == "RB" or relation == "advmod"):
-            upos = "PART"  # English negates with it; German Not is a noun
+            upos = "PART"  # the English negation; German Not is a noun
         elif upos == "DET" and relation not in ("det", "advmod"):
             upos = "PRON"
         elif (tag, relation) == ("TO", "case"):

@@ -1,7 +1,8 @@
-"""Mend dependency trees so that the official validator of Universal Dependencies takes them, levels 1 to 3.
+"""Change dependency trees so that the validator of Universal Dependencies accepts them, levels 1 to 3.
 
-A parser's trees have mistakes that the guidelines exclude, such as a second subject, or a comma whose arc
-crosses others. A relation that cannot be becomes ``dep`` (or ``nmod``, ``flat``), and punctuation moves.
+The trees of a parser may break the guidelines, for example by a second subject, or a comma whose arc crosses
+others. A relation that is not allowed becomes ``dep`` (or ``nmod``, ``flat``), and punctuation marks get
+another head.
 """
 
 from bisect import bisect
@@ -14,15 +15,16 @@ from corpora.treebanks import read_packaged_table, strip_subtypes, universal_tag
 
 NOMINALS = ("dislocated", "expl", "iobj", "nmod", "nsubj", "obj", "obl", "vocative")
 RIGHTWARD = ("appos", "conj", "fixed", "flat", "goeswith")
-"""Relations whose head comes before the word."""
+"""The relations whose head must come before the word."""
 RELATIONS = {row["relation"]: row["dependents"] for row in read_packaged_table("relations.tsv")}
-"""The relations that dependents of a function word may have, or "none", by the word's relation."""
+"""By the relation of a function word, the relations that its dependents may have, or "none"."""
 
 
 def mend_tree(sentence: Sentence) -> Sentence:
     """Return the sentence with words composed (NFC) and a tree that the guidelines allow.
 
-    A tree with labels of another scheme, or of more than 256 words, stays, but a missing relation is ``dep``.
+    A tree with labels of another scheme, or of more than 256 words, is not changed, except that a missing
+    relation becomes ``dep``.
     """
     words = tuple(normalize("NFC", " ".join(word.split())) or "_" for word in sentence.tokens)
     arcs = zip(sentence.heads or (), sentence.relations or (), strict=True)
@@ -30,7 +32,7 @@ def mend_tree(sentence: Sentence) -> Sentence:
     sentence = replace(sentence, tokens=words, relations=relations or None)
     bases = strip_subtypes(relations)
     if not sentence.heads or not bases or len(bases) > 256 or not RELATIONS.keys() >= {*bases}:
-        return sentence  # the time grows with the square of the length
+        return sentence  # the time is quadratic in the length
     while (changed_relations := _relabel(sentence, sentence.heads, relations)) != relations:
         relations = changed_relations
     heads = _reattach_punctuation(sentence.heads, strip_subtypes(relations))
@@ -38,14 +40,14 @@ def mend_tree(sentence: Sentence) -> Sentence:
 
 
 def _relabel(sentence: Sentence, heads: Sequence[int], relations: tuple[str, ...]) -> tuple[str, ...]:
-    """Replace relations that cannot stand beside the others; the new ones may exclude more."""
+    """Replace relations that the others exclude; the new relations may exclude further ones."""
     mended = list(relations)
     bases = strip_subtypes(relations)
     upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(heads), relations)
     clauses = {head for head, base in zip(heads, bases, strict=True) if base in ("cop", "csubj", "nsubj")}
     nominals = {word for word, tag in enumerate(upos, 1) if tag in ("NOUN", "PRON", "PROPN")} - clauses
     first_of_key: dict[object, int] = {}  # by head, and "ubj" or "obj"; other words have their own keys
-    # Of two subjects the one nearer to the verb is right twice as often (GUM dev).
+    # The subject nearer to the verb is kept, because it is right twice as often as the other (GUM dev).
     for index in sorted(range(len(heads)), key=lambda index: abs(heads[index] - index - 1)):
         head, base, base_of_head = heads[index], bases[index], bases[heads[index] - 1]
         is_unique = base in ("csubj", "nsubj", "obj") and not relations[index].endswith("subj:outer")
@@ -73,11 +75,11 @@ def _reattach_punctuation(heads: Sequence[int], bases: Sequence[str]) -> tuple[i
     words = [word for word, base in enumerate(bases, 1) if base not in ("goeswith", "punct")]
     arcs = [(word, heads[word - 1]) for word in words if heads[word - 1]]
     arcs.sort(key=lambda arc: abs(arc[0] - arc[1]))
-    index_of_mark = {mark: bisect(words, mark) for mark in marks}  # the next word's
+    index_of_mark = {mark: bisect(words, mark) for mark in marks}  # of the next word
     neighbours = {mark: words[max(index - 1, 0) : index + 1] for mark, index in index_of_mark.items()}
     for mark in marks * 3:
         if _count_crossings(new_heads, mark, new_heads[mark - 1]):
-            # It stays, or goes to an end of the shortest arc over it (or to the root), or to a neighbour.
+            # Candidates are its head, the ends of the shortest arc over it (or the root), and its neighbours.
             arcs_over_mark = (arc for arc in arcs if min(arc) < mark < max(arc))
             ends = next(arcs_over_mark, [heads.index(0) + 1])
             candidates = [new_heads[mark - 1], *ends, *neighbours[mark]]

@@ -1,16 +1,15 @@
-"""Read the corpus in the package: parts of 34 English books by ten authors, in the public domain.
+"""Read the corpus of the package: parts of 34 English books by ten authors, in the public domain.
 
     python -m parsing.run books                    # the 28,000 sentences to train on
     python -m parsing.run books --split heldout    # 5,928 sentences of other books by the same authors
 
 ``books.txt.xz`` has a sentence per line and a blank line after each book; ``books.tsv`` names the books in
-the same order. Each author has one or two books in ``train`` and two others in ``heldout``, so that what is
-learned from ``train`` can be tested on whole books that nothing has seen. SOURCES.md says where the text is
-from.
+the same order. Each author has one or two books in ``train`` and two others in ``heldout``, so that a model
+of ``train`` can be tested on whole books that it has not seen. SOURCES.md names the sources of the text.
 
-:func:`author_rows` gives sentences with the author as label. Names and numerals identify the book rather than
-its author, so they are masked: a word is a name if it is capitalised inside sentences, and in lower case at
-most a tenth as often in the same book.
+:func:`author_rows` returns sentences with the author as label. Names and numerals are masked, because they
+identify the book rather than its author. A word is a name if it is capitalised inside sentences, and in lower
+case at most a tenth as often in the same book.
 """
 
 import csv
@@ -30,17 +29,17 @@ FOLDER = Path(__file__).parent
 TEXT = FOLDER / "books.txt.xz"
 SPLITS = ("train", "heldout", "all")
 NAME, NUMBER = "Name", "0"
-"""Words that replace a name and a numeral."""
+"""The words that replace a name and a numeral."""
 ROWS_PER_AUTHOR = {"train": 400, "heldout": 300}
 TOKEN_COUNTS = range(6, 41)
-"""Lengths of the sentences with an author as label."""
+"""The lengths of sentences that :func:`author_rows` returns."""
 _OPENING_TOKEN = re.compile(r"[\"'“‘(\[*—-]|--+|[.!?:;]+")
-"""Tokens after which a capital begins a sentence."""
+"""Matches tokens after which a capital may begin a sentence."""
 
 
 @dataclass(frozen=True)
 class Book:
-    """A part of one book, as the corpus has it."""
+    """The part of one book that the corpus has."""
 
     split: str
     author: str
@@ -85,9 +84,9 @@ def books_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int | 
 
 
 def author_rows(split: str) -> tuple[list[list[str]], list[int], tuple[str, ...]]:
-    """Return sentences of a split, the number of each one's author, and the authors' names.
+    """Return sentences of a split, the number of the author of each, and the names of the authors.
 
-    The rows of an author are shared out equally among the author's books and spread evenly over each book.
+    The sentences of an author are taken in equal numbers from the author's books, evenly over each book.
     """
     books_of_split = list(books(split))
     books_by_author = Counter(book.author for book in books_of_split)

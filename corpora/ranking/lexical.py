@@ -1,7 +1,7 @@
 """Rank texts by the words that they share with a query: BM25 from bm25s, TF-IDF from scikit-learn.
 
-Words are lower-cased and have two letters or more; stop words are kept. Chinese, which has no spaces between
-words, is read by character. Statistics are those of the texts that are indexed. Legend: N texts.
+Words are lower-cased and have at least two letters; stop words are kept. In Chinese, which has no spaces
+between words, each character is a word. Word statistics are those of the indexed texts. Legend: N texts.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from runtime.errors import extra
 Scores = NDArray[np.floating]
 _CHINESE = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 WORD = rf"[{_CHINESE}]|[^\W{_CHINESE}]{{2,}}"
-"""Pattern of a word; without Chinese it equals the libraries' own ``\\b\\w\\w+\\b``."""
+"""Matches a word; for text without Chinese it equals the libraries' own ``\\b\\w\\w+\\b``."""
 
 
 class Bm25:
@@ -57,8 +57,8 @@ class Tfidf:
         self.size = len(texts)
         find_words = self.vectorizer.build_analyzer()
         self.has_words = any(find_words(text) for text in texts)
-        if self.has_words:  # the library refuses a collection without words
-            # A row per word, so that a query touches only the rows of its own words.
+        if self.has_words:  # the library raises an error for a collection without words
+            # A row per word, so that a query reads only the rows of its own words.
             self.weights = self.vectorizer.fit_transform(texts).T.tocsr()
 
     def scores(self, query: str) -> Scores:

@@ -1,12 +1,12 @@
-"""Measure search: how high the relevant sentences of queries are ranked, by vectors or by shared words.
+"""Measure search: the ranks of the relevant sentences of queries, by vectors or by shared words.
 
 A file of queries has the columns ``query`` and ``relevant``, or another form of :mod:`corpora.training_pairs`
 without grades, and a row for each relevant sentence. Each query is ranked against all sentences of a
-collection: a corpus, or all the file's sentences that are no query.
+collection, which is a corpus, or all sentences of the file that are not queries.
 
-- *P@1*: share of queries whose first sentence is relevant.
+- *P@1*: share of queries whose highest-ranked sentence is relevant.
 - *MRR*: mean of 1 / rank of the first relevant sentence.
-- *recall@10*: share of a query's relevant sentences among the first ten, the mean over queries.
+- *recall@10*: share of the relevant sentences of a query among the first ten; mean over queries.
 
 Legend of dimension suffixes: Q queries, B of a block, N sentences of the collection, D numbers of a vector.
 """
@@ -27,9 +27,9 @@ Vectors = NDArray[np.floating]
 METRICS = ("P@1", "MRR", "recall@10")
 LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
 RECALL_AT = 10
-"""The cut-off of recall: how many of the first sentences count."""
+"""The number of highest-ranked sentences that count for recall."""
 BLOCK = 256
-"""Queries ranked at a time."""
+"""The number of queries that are ranked at a time."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class QuerySet:
     relevant: list[NDArray[np.int64]]
 
     def ranks_by_vectors(self, query_QD: Vectors, text_ND: Vectors) -> list[NDArray[np.int64]]:
-        """Rank each query's relevant sentences by the cosine of vectors; zeros have cosine 0 with all."""
+        """Return the ranks of each query's relevant sentences by cosine; a zero vector has cosine 0."""
         unit_QD, unit_ND = (unit_rows(vectors.astype(np.float32)) for vectors in (query_QD, text_ND))
         blocks = (unit_QD[first : first + BLOCK] @ unit_ND.T for first in range(0, len(unit_QD), BLOCK))
         return self._ranks(scores_N for scores_BN in blocks for scores_N in scores_BN)
@@ -51,7 +51,7 @@ class QuerySet:
         return ranking_metrics(self.ranks_by_vectors(query_QD, text_ND))
 
     def score_words(self) -> dict[str, dict[str, float]]:
-        """Return the metrics of lexical search, by each method whose library is installed."""
+        """Return the metrics of each lexical method whose library is installed."""
         scores = {}
         for name, method in LEXICAL.items():
             try:
@@ -72,7 +72,7 @@ def ranking_metrics(ranks: Sequence[NDArray[np.int64]]) -> dict[str, float]:
 
 
 def ranks_of(scores_N: Scores, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ranks, from 1, of some sentences by their scores; of equal ones the first is ahead."""
+    """Return the ranks, from 1, of some sentences by score; among equal ones the first is ahead."""
     ranks = []
     for index in indices:
         is_ahead_N = scores_N > scores_N[index]
@@ -82,7 +82,10 @@ def ranks_of(scores_N: Scores, indices: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def read_queries(path: Path, corpus: Sequence[str] | None = None) -> QuerySet:
-    """Read a file of queries; with a ``corpus`` that is the collection, which must have each relevant one."""
+    """Read a file of queries; the collection is ``corpus``, or the sentences of the file if that is None.
+
+    Raises UserError if the file has grades, or if ``corpus`` does not have a relevant sentence.
+    """
     pairs = read_training_pairs([path], may_repeat=True)
     if pairs.is_graded:
         raise UserError(f"{path}: has grades; a file of queries has the columns query and relevant")
@@ -109,10 +112,10 @@ def read_queries(path: Path, corpus: Sequence[str] | None = None) -> QuerySet:
 
 
 def report_lines(data: QuerySet, vectors: Mapping[str, tuple[Vectors, Vectors]]) -> Iterator[tuple[str, str]]:
-    """Yield what was searched, then each method and its metrics in per cent.
+    """Yield the sizes of the set, then each method and its metrics in per cent: name and text of a line.
 
-    ``vectors`` are those of the queries [Q, D] and of the collection [N, D] by each encoder; behind the
-    encoders come the lexical methods.
+    ``vectors`` are those of the queries [Q, D] and of the collection [N, D], by encoder. The lexical methods
+    follow the encoders.
     """
     yield "queries", f"{len(data.queries):,} among {len(data.texts):,} sentences; per cent:"
     scores = {name: data.score_vectors(*both) for name, both in vectors.items()}

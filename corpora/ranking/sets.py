@@ -12,9 +12,9 @@
 - SearchQA: ``{train,val,test}/NNNNNN-tag.json`` per question: question, answer, search_results
   [{snippet, ...}, ...].
 
-Each is read into rows of one table, :class:`Question`. In Quasar-T and SearchQA a passage is relevant if it
-contains the answer's words in order, in lower case and without punctuation; a passage that occurs twice for a
-question counts once. In the others each of its copies counts, and one is as right as the other.
+Each set is read into :class:`Question` objects. In Quasar-T and SearchQA a passage is relevant if it contains
+the words of the answer in order, in lower case and without punctuation, and a passage that occurs twice for a
+question counts once. In the other sets each copy counts, and all copies of a relevant passage are relevant.
 """
 
 import re
@@ -49,7 +49,7 @@ class Question:
     relevant: NDArray[np.bool_]
     """Whether each candidate answers the question, [K]."""
     missed_count: int = 0
-    """Number of relevant passages that are no candidates; they count against recall and average precision."""
+    """Number of relevant passages that are not candidates; they lower recall and average precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,20 +63,21 @@ class PassageSet:
     """Questions of train, dev and test."""
     files: list[Path]
     notes: list[str] = field(default_factory=list)
-    """Remarks for readers of the scores."""
+    """Remarks that are printed with the scores."""
 
     @property
     def name(self) -> str:
         """The name of its folder."""
-        return self.folder.absolute().name  # "." has a name too
+        return self.folder.absolute().name  # absolute, so that "." has a name
 
 
 def filter_questions(data: PassageSet, keep: str) -> PassageSet:
     """Return the set with the questions that are used for training and evaluation.
 
-    For dev and test ``keep`` chooses them: ``answered`` those with a relevant candidate (the usual WikiQA
-    and raw TrecQA), ``mixed`` those with an irrelevant one too (TrecQA "clean"), ``all`` every one. Training
-    questions always need both, because a training pair has one of each. No split may be left empty.
+    Of dev and test, ``keep`` chooses the questions: ``answered`` keeps those with a relevant candidate (the
+    usual WikiQA and raw TrecQA), ``mixed`` those that also have an irrelevant one (TrecQA "clean"), and
+    ``all`` keeps all. Training questions must have both, because a training pair has one of each. Raises
+    UserError if a split has no question left.
     """
     splits = {}
     notes = list(data.notes)
@@ -97,7 +98,10 @@ def filter_questions(data: PassageSet, keep: str) -> PassageSet:
 
 
 def read_set(spec: str) -> PassageSet:
-    """Read the set in ``FORMAT=FOLDER``, or in a folder named after its format; refuse malformed files."""
+    """Read the set in ``FORMAT=FOLDER``, or in a folder named like its format.
+
+    Raises UserError for an unknown format or a malformed file.
+    """
     format_name, _, folder_name = spec.partition("=")
     folder = Path(folder_name or spec)
     format_of_set = _FORMATS.get((format_name if folder_name else folder.name).lower())
@@ -112,22 +116,22 @@ def read_set(spec: str) -> PassageSet:
 
 @dataclass
 class _Source:
-    """The folder of a set, and what was read from it: files, distinct passages and questions."""
+    """The folder of a set, and the files, distinct passages and questions read from it so far."""
 
     folder: Path
     tokenizer: Tokenizer
     files: list[Path] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
-    """Row of each passage, in order of first appearance."""
+    """The row of each passage, in order of first appearance."""
     splits: dict[str, list[Question]] = field(default_factory=lambda: {split: [] for split in SPLITS})
 
     def file(self, name: str) -> Path:
-        """Return the path of a file, and note that it is read."""
+        """Return the path of a file, and add it to ``files``."""
         self.files.append(self.folder / name)
         return self.files[-1]
 
     def text(self, raw: str) -> str:
-        """Return the tokens of a text joined by one space, "." for a text without tokens."""
+        """Return the tokens of a text joined by one space, or "." if it has none."""
         return " ".join(self.tokenizer.tokenize(raw)) or "."
 
     def row(self, raw: str) -> int:
@@ -135,7 +139,15 @@ class _Source:
         return self.rows.setdefault(self.text(raw), len(self.rows))
 
     def add(self, split: str, name: str, text: str, right: Sequence[int], candidates: ArrayLike) -> None:
-        """Add a question with the rows of the passages that answer it, and of its candidates."""
+        """Add a question.
+
+        Args:
+            split: its split.
+            name: its identifier.
+            text: its text.
+            right: the rows of the passages that answer it.
+            candidates: the rows of its candidates.
+        """
         rows_K = np.asarray(candidates, np.int64)
         right_rows = np.unique(np.asarray(right, np.int64))
         missed_count = len(np.setdiff1d(right_rows, rows_K))
@@ -145,7 +157,7 @@ class _Source:
     def add_by_answer(
         self, split: str, name: str, record: Mapping[str, str], passages: Sequence[str]
     ) -> None:
-        """Add a question with distinct passages as candidates, which are right if they contain the answer."""
+        """Add the question of a record with candidates, which are relevant if they contain its answer."""
         is_right = {self.row(passage): contains_words(passage, record["answer"]) for passage in passages}
         self.add(split, name, record["question"], [row for row in is_right if is_right[row]], [*is_right])
 
@@ -158,7 +170,7 @@ def contains_words(passage: str, answer: str) -> bool:
 
 
 def _look_up(row: TableRow, names: Sequence[str], table: Mapping[str, T], kind: str) -> list[T]:
-    """Return the values of names; a name that the table lacks is refused."""
+    """Return the values of names in a table; raise UserError if the table does not have a name."""
     for name in names:
         if name not in table:
             raise UserError(f"{row.where}: {kind} {name!r} is not listed")
@@ -166,7 +178,7 @@ def _look_up(row: TableRow, names: Sequence[str], table: Mapping[str, T], kind: 
 
 
 def _require(where: object, value: Any, types: Mapping[str, type]) -> dict[str, Any]:
-    """Return a JSON object with values of these types."""
+    """Return a JSON value if it is an object with values of these types; otherwise raise UserError."""
     for key, kind in types.items():
         if not isinstance(value, dict) or not isinstance(value.get(key), kind):
             raise UserError(f"{where}: expected an object whose {key!r} is a {kind.__name__}")
@@ -175,7 +187,7 @@ def _require(where: object, value: Any, types: Mapping[str, type]) -> dict[str, 
 
 
 def _objects(path: Path, types: Mapping[str, type]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the object on each line, after its file and line."""
+    """Yield the position (file and line) of each line, and its JSON object."""
     for line in read_lines(path, MAX_ROW_BYTES):
         where = f"{path}:{line.number}"
         yield where, _require(where, parse_json(line.text, where=where), types)

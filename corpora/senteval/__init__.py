@@ -1,1 +1,1 @@
-"""The SentEval tasks: their names and files, their rows, and tasks of structure beside them."""
+"""The tasks of SentEval and tasks of structure: their names, files and rows."""

@@ -3,10 +3,10 @@
     data = read_task("MRPC", Path("data"))    # data/downstream/..., data/probing/...
     data.splits["train"].a[0]                 # tokens of the first sentence of the first pair
 
-Rows keep the files' order, because folds and shuffles index into it; the evaluation sorts later. Which
-characters end a line differs per task and is part of the protocol: ``str.splitlines`` also cuts at NEL, form
-feed and the Unicode separators, iterating over a text file does not. A sentence is its text ``.split()`` on
-white space, never lower-cased; an empty one is ``[]``.
+Rows are in the order of the files, because folds and shuffles index into it; the evaluation sorts them later.
+The characters that end a line differ between tasks, as in the toolkit: ``str.splitlines`` also cuts at NEL,
+form feed and the Unicode separators, and iteration over a text file does not. A sentence is its text split at
+white space, with its capitals; an empty sentence is ``[]``.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ ORIGINS = {
     "queries.tsv": "writing one of your own, with the columns query and relevant",
     "probing": "data/probing of github.com/facebookresearch/SentEval",
 }
-"""Where the files of a folder are from."""
+"""The sources of the files of each folder."""
 _COLUMNS: Mapping[str, tuple[int, int | None, int, int, int]] = {
     # sentence, second sentence, label or score, columns at least, header lines
     "trec": (1, None, 0, 2, 0),
@@ -40,16 +40,16 @@ _COLUMNS: Mapping[str, tuple[int, int | None, int, int, int]] = {
     "sst2": (0, None, 1, 2, 0),
     "sst5": (1, None, 0, 2, 0),
 }
-"""The columns of formats with a row a line."""
+"""The columns of formats that have one row per line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Rows of one split, sentences or pairs of sentences."""
+    """The rows of one split, which are sentences or pairs of sentences."""
 
     a: list[Tokens]
     b: list[Tokens] | None = None
-    """Second sentences, where rows are pairs."""
+    """The second sentences, if rows are pairs."""
     y: list[int] | list[float]
     """Class ids or scores."""
 
@@ -57,7 +57,7 @@ class Split:
         return len(self.a)
 
     def sentences(self) -> Iterator[Tokens]:
-        """Yield every sentence, row by row, and of a pair first ``a``, then ``b``."""
+        """Yield the sentences of all rows in order, of a pair first ``a``, then ``b``."""
         for row, first in enumerate(self.a):
             yield first
             if self.b is not None:
@@ -76,9 +76,9 @@ class TaskData:
     """``all`` (MR CR SUBJ MPQA), ``train dev test`` (TREC, MRPC: no ``dev``), the subsets of STS12-16, or
     the titles of the books of Neighbours."""
     classes: tuple[str, ...] = ()
-    """Names of the class ids; empty where ``y`` is a score."""
+    """The names of the class ids; empty if ``y`` are scores."""
     files: Files = field(default_factory=dict)
-    """The files each split was read from; ``all`` if one set of files holds every split."""
+    """The files of each split; the key is ``all`` if the same files hold all splits."""
 
     @property
     def name(self) -> str:
@@ -97,8 +97,8 @@ class TaskData:
 def read_task(name: str, data: Path) -> TaskData:
     """Read one task from a data folder with ``downstream/`` and ``probing/``.
 
-    A file may be gzip-compressed, with ``.gz`` added to its name. An unknown task, missing files (the message
-    names all of them, and their source) and malformed rows are refused.
+    A file may be compressed by gzip, with ``.gz`` added to its name. Raises UserError for an unknown task,
+    for missing files (the message names all of them and their source), and for malformed rows.
     """
     task = TASKS[canonical_task(name)]
     files = find_files(task, data)
@@ -107,7 +107,7 @@ def read_task(name: str, data: Path) -> TaskData:
 
 
 def find_files(task: Task, data: Path) -> Files:
-    """Return the files of a task by split, each as named or with ``.gz``."""
+    """Return the files of a task by split, as named or with ``.gz``; raise UserError without them."""
     files = Files()
     missing_files = []
     for split, paths in task.paths(Path(data)).items():
@@ -128,6 +128,7 @@ def find_files(task: Task, data: Path) -> Files:
 
 
 def _read_text(path: Path, encoding: str = "utf-8") -> str:
+    """Return the text of a file; raise UserError with the line of a byte that is not in the encoding."""
     with open_text(path) as stream:
         raw = stream.read()
     try:
@@ -138,13 +139,13 @@ def _read_text(path: Path, encoding: str = "utf-8") -> str:
 
 
 def _iterate_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Yield numbered lines as iteration over a text file does: they end at LF, CR LF and CR alone."""
+    """Yield numbered lines, which end at LF, CR LF or CR as in iteration over a text file."""
     lines = _read_text(path, encoding).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     yield from enumerate(lines[:-1] if lines[-1] == "" else lines, start=1)
 
 
 def _read_label(path: Path, row: int, text: str, classes: tuple[str, ...]) -> int | float:
-    """Return the id of a class or, without ``classes``, a score."""
+    """Return the id of a class, or a score if there are no ``classes``; raise UserError for other text."""
     if classes:
         if text not in classes:
             raise bad_row(path, row, f"a label among {' '.join(classes)}", text)
@@ -164,7 +165,7 @@ def _read_binary(task: Task, positive: Path, negative: Path) -> Split:
 
 
 def _read_rows(task: Task, path: Path) -> Split:
-    """Read a row per line; TREC (``NUM:dist How far ...``) is in Latin-1, the others are in UTF-8."""
+    """Read the formats with one row per line: TREC (``NUM:dist How far ...``) in Latin-1, others in UTF-8."""
     a, b, y, count, header_lines = _COLUMNS[task.reader]
     rows = []
     labels = []
@@ -191,6 +192,7 @@ def _read_rows(task: Task, path: Path) -> Split:
 
 
 def _check_same_length(file: Path, rows: int, other_file: Path, other_rows: int) -> None:
+    """Raise UserError if two files that correspond row by row have different numbers of rows."""
     if rows != other_rows:
         raise UserError(f"{other_file}: {other_rows:,} rows, but {file} has {rows:,}; they must correspond")
 
@@ -216,7 +218,7 @@ def _read_snli(task: Task, first: Path, second: Path, gold: Path) -> Split:
 
     The toolkit sorts SNLI rows by the label's *name*, ``classes[y]``, not by its id.
     """
-    # The toolkit splits the re-encoded bytes: at ASCII white space only, unlike every other task.
+    # Here the toolkit splits bytes, at ASCII white space only. In all other tasks it splits text.
     a, b = (
         [
             [token.decode() for token in line.encode().split()]
@@ -233,7 +235,7 @@ def _read_snli(task: Task, first: Path, second: Path, gold: Path) -> Split:
 
 def _read_probing(task: Task, files: Files) -> tuple[Splits, Classes]:
     """Read ``tr|va|te <TAB> label <TAB> ... <TAB> sentence``; classes are the train rows' labels, sorted."""
-    [path] = files["train"]  # it has all splits
+    [path] = files["train"]  # the file has all splits
     lines = {row: line.rstrip().split("\t") for row, line in _iterate_lines(path)}
     classes = tuple(sorted({cells[1] for cells in lines.values() if cells[0] == "tr" and len(cells) > 2}))
     ids = {label: number for number, label in enumerate(classes)}
@@ -249,7 +251,7 @@ def _read_probing(task: Task, files: Files) -> tuple[Splits, Classes]:
 
 
 def _read_authors(task: Task, files: Files) -> tuple[Splits, Classes]:
-    """Read the sentences of the books in the package; the test split is of other books."""
+    """Read sentences of the books in the package; those of the test split are from other books."""
     splits: Splits = {}
     classes: Classes = ()
     for split, book_split in (("train", "train"), ("test", "heldout")):
@@ -259,7 +261,7 @@ def _read_authors(task: Task, files: Files) -> tuple[Splits, Classes]:
 
 
 def _read_neighbours(task: Task, files: Files) -> tuple[Splits, Classes]:
-    """Read the held-out books, each a split; y is the number of the sentence in its book."""
+    """Read the held-out books, each as a split; ``y`` is the number of the sentence in its book."""
     tokenizer = Tokenizer("spacy", running=False)
     splits: Splits = {}
     for book in books("heldout"):
@@ -269,18 +271,18 @@ def _read_neighbours(task: Task, files: Files) -> tuple[Splits, Classes]:
 
 
 def _read_structure(task: Task, files: Files) -> tuple[Splits, Classes]:
-    """Read pairs of sentences with the same words; the label is 1 if they mean the same."""
+    """Read the pairs of a task of structure; the label is 1 if the sentences mean the same."""
     pairs: dict[str, list[Pair]] = {}
     for split, paths in files.items():
         pairs[split] = [pair for path in paths for pair in task_pairs(task.name, path)]
-        # A split of Opposites has pairs of one kind.
+        # In Opposites a split has pairs of one kind only.
         if len({pair.is_same for pair in pairs[split]}) < (1 if task.reader == "opposites" else 2):
             raise UserError(f"{paths[0]}: no pairs for {task.name} that say the same, or none that do not")
     return _splits_of_pairs(pairs), ()
 
 
 def _read_binding(task: Task, files: Files) -> tuple[Splits, Classes]:
-    """Make two pairs of each triplet; the splits are the kinds of triplets."""
+    """Make two pairs of each triplet of Binding; the splits are the kinds of triplets."""
     pairs: dict[str, list[Pair]] = {}
     for triplet in triplets("test"):
         pairs.setdefault(triplet.kind, []).extend(triplet.pairs())
@@ -288,6 +290,7 @@ def _read_binding(task: Task, files: Files) -> tuple[Splits, Classes]:
 
 
 def _splits_of_pairs(pairs: Mapping[str, list[Pair]]) -> Splits:
+    """Return pairs as splits of tokenised sentences, with the label 1 for pairs that mean the same."""
     tokenizer = Tokenizer("spacy", running=False)
     return {
         split: Split(
@@ -300,9 +303,10 @@ def _splits_of_pairs(pairs: Mapping[str, list[Pair]]) -> Splits:
 
 
 def _read_queries(task: Task, files: Files) -> tuple[Splits, Classes]:
-    """Read a file of queries; y of a sentence of the collection is a query that it is relevant to, or -1.
+    """Read a file of queries as the splits ``queries`` and ``collection``.
 
-    A sentence that is relevant to several occurs as often.
+    ``y`` of a sentence of the collection is the query to which it is relevant, or -1. A sentence that is
+    relevant to several queries has a row for each.
     """
     (path,) = files["all"]
     data = read_queries(path)
@@ -319,11 +323,11 @@ def _read_queries(task: Task, files: Files) -> tuple[Splits, Classes]:
 
 
 Reader = Callable[[Task, Files], tuple[Splits, Classes]]
-"""Returns the splits of a task, and its classes where the files say them."""
+"""Returns the splits of a task, and the names of its classes if they are in the files."""
 
 
 def by_split(read: Callable[..., Split]) -> Reader:
-    """Return the reader that calls ``read`` with the task and the files of a split, for each split."""
+    """Return a reader that calls ``read`` for each split, with the task and the files of the split."""
     return lambda task, files: ({split: read(task, *paths) for split, paths in files.items()}, ())
 
 
@@ -339,4 +343,4 @@ READERS: dict[str, Reader] = {
     "queries": _read_queries,
     **dict.fromkeys(PAIR_READERS, _read_structure),
 }
-"""Readers by the format that a row of ``tasks.tsv`` names."""
+"""The readers, by the name of the format in ``tasks.tsv``."""

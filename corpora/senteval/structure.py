@@ -1,21 +1,21 @@
-"""Read the tasks of structure, pairs with the same words: does a vector know who did what to whom?
+"""Read the tasks of structure: pairs with similar words, where it matters who did what to whom.
 
-*Binding* is made here, from frames and words of our own: an anchor, a paraphrase of it, and a distractor, the
-anchor's words bound in another way::
+*Binding* is generated from the frames and words of this package. A triplet is an anchor, a paraphrase of it,
+and a distractor, which has the words of the anchor in other roles::
 
     The lawyer praised the doctor. | The doctor was praised by the lawyer. | The doctor praised the lawyer.
 
 Its splits ``development`` and ``test`` share no frame and no content word. *HANS* (McCoy et al. 2019) is the
-lexical-overlap part of its published file: does the first sentence entail a second one of its words? *PAWS*
-(Zhang et al. 2019) is a published TSV: pairs whose words were exchanged, paraphrases or not. *MinimalPairs*
-are those of SICK's test set, of SNLI and of its counterfactual revisions (Kaushik et al. 2020) that have the
-same content words in other places or forms; entailment counts as the same.
+lexical-overlap part of its published file: does a sentence entail a second one that is made of its words?
+*PAWS* (Zhang et al. 2019) has pairs whose words were exchanged, which are paraphrases or not. *MinimalPairs*
+are the pairs of SICK's test set, of SNLI and of its counterfactual revisions (Kaushik et al. 2020) that have
+the same content words in other places or forms; pairs with entailment count as the same.
 
-*SemAntoNeg* (Vahtola et al. 2022): an antonym and a negation cancel, one of them alone does not.
-*SugarCrepe++* (Dumpala et al. 2024): two captions that say the same and one with words exchanged or
-replaced. In both a row is three pairs, the first of which says the same. *Opposites* are pairs of a
-sentence and its negation or its opposite from CANNOT (Anschütz et al. 2023): how many does a threshold
-accept that accepts 90 % of PAWS's paraphrases?
+In *SemAntoNeg* (Vahtola et al. 2022) an antonym and a negation cancel each other, and one of them alone does
+not. *SugarCrepe++* (Dumpala et al. 2024) has two captions that mean the same and one with words exchanged or
+replaced. In both, a row becomes three pairs, of which the first means the same. *Opposites* are pairs of a
+sentence and its negation or its opposite, from CANNOT (Anschütz et al. 2023); the score is the share of pairs
+that are accepted at the threshold that accepts 90 % of the paraphrases of PAWS.
 """
 
 import csv
@@ -32,7 +32,7 @@ from runtime.errors import extra
 
 FOLDER = Path(__file__).parent
 FILLINGS = 20
-"""Number of triplets that are made of each frame."""
+"""The number of triplets that are made of each frame."""
 _CLASS_OF_BLANK = {
     **dict.fromkeys("pqr", "person"),
     **dict.fromkeys("tu", "thing"),
@@ -41,10 +41,10 @@ _CLASS_OF_BLANK = {
     **dict.fromkeys("vw", "verb"),
     **dict.fromkeys("nm", "number"),
 }
-"""The word class of each blank of a frame; blanks of one class get different words."""
+"""The word class of each blank of a frame; blanks of the same class are filled with different words."""
 _FORM_INDEX = {"verb": {"base": 0, "": 1, "part": 2}, **{c: {"": 0, "s": 1} for c in ("person", "thing")}}
-"""Index of the form that a blank such as ``{v:part}`` takes among the forms in ``words.tsv``: base, past and
-participle of a verb, singular and plural of a noun."""
+"""The index of a form, such as ``part`` in ``{v:part}``, among the forms of a word in ``words.tsv``: base,
+past and participle of a verb, singular and plural of a noun."""
 _FUNCTION_WORDS = (
     *("a", "an", "the", "is", "are", "was", "were", "be", "been", "being", "am", "do", "does", "did", "has"),
     *("have", "had", "by", "to", "of", "and", "that", "which", "who", "whom", "whose", "it", "there", "s"),
@@ -65,20 +65,20 @@ class Triplet:
     """A sentence (anchor), a paraphrase of it, and a distractor with the anchor's words in other places."""
 
     kind: str
-    """Construction of the paraphrase: passive, cleft, relative, ..."""
+    """The construction of the paraphrase: passive, cleft, relative, ..."""
     frame: int
-    """Row of ``frames.tsv``; intervals are taken over frames."""
+    """The row in ``frames.tsv``; confidence intervals are computed over frames."""
     anchor: str
     paraphrase: str
     distractor: str
 
     def pairs(self) -> list[Pair]:
-        """Return the anchor with its paraphrase, and with its distractor."""
+        """Return two pairs: the anchor with its paraphrase, and with its distractor."""
         return [Pair(True, self.anchor, self.paraphrase), Pair(False, self.anchor, self.distractor)]
 
 
 def triplets(split: str, fillings: int = FILLINGS) -> list[Triplet]:
-    """Return the triplets of a split, ``development`` or ``test``: each frame filled with random words."""
+    """Return the triplets of a split (``development``, ``test``); frames are filled with random words."""
     generator = random.Random(f"{split} 0")
     words = {
         row["class"]: [w.split() for w in row["words"].split("; ")] for row in split_rows("words.tsv", split)
@@ -100,7 +100,7 @@ def split_rows(file: str, split: str) -> Iterator[dict[str, str]]:
 def _fill_frame(
     texts: Sequence[str], words: dict[str, list[list[str]]], generator: random.Random
 ) -> list[str]:
-    """Put one word into each blank of a frame's texts, and correct capitals and articles."""
+    """Return the texts of a frame with a word in each blank, and with correct capitals and articles."""
     blanks = sorted({blank for text in texts for blank in re.findall(r"\{(\w)", text)})
     word_of_blank: dict[str, list[str]] = {}
     for blank in blanks:
@@ -130,7 +130,7 @@ def _paws(row: TableRow) -> Iterator[Pair]:
     first, second, label = row.cells
     if label not in ("0", "1"):
         raise bad_row(row.path, row.line, "a label 0 or 1", label)
-    # Quotes as in running text.
+    # Quotation marks become those of running text.
     first, second = (text.replace("``", '"').replace("''", '"') for text in (first, second))
     yield Pair(label == "1", first, second)
 
@@ -165,7 +165,7 @@ PAIR_READERS: Mapping[str, tuple[Sequence[str], Callable[[TableRow], Iterator[Pa
     "sugarcrepe": (("caption", "caption2", "negative"), _sugarcrepe),
     "opposites": (("sentence", "negated"), _opposites),
 }
-"""For each reader of a task: the columns of the published file, and the pairs that it makes of a row."""
+"""By reader: the columns of the published file, and the function that makes pairs of a row."""
 
 
 def task_pairs(task: str, path: Path) -> Iterator[Pair]:

@@ -1,11 +1,10 @@
-"""Say what each SentEval task is, and find tasks by name.
+"""The records of the SentEval tasks, and functions that find tasks by name.
 
-``tasks.tsv`` has a row for each split of a task; the first row of a task says what the task is
-(:class:`Task`). Names are those of the original toolkit (Conneau & Kiela 2018); aliases are names used in
-papers. Files are relative to the data folder. The numbers of rows are those of the papers and the task pages,
-so that a truncated or enlarged copy is noticed: one well-known mirror shipped a SUBJ on which models score
-above 99 %. The splits of STS12-16 are their subsets; the fourth of STS13, SMT, is not free and not in
-SentEval.
+``tasks.tsv`` has a row for each split of a task; the first row of a task also has the values of its
+:class:`Task`. Names are those of the original toolkit (Conneau & Kiela 2018); aliases are names that papers
+use. Files are relative to the data folder. The numbers of rows are those of the papers and the task pages, so
+that a wrong copy is noticed: one well-known mirror had a SUBJ on which models score above 99 %. The splits of
+STS12-16 are their subsets; SMT, the fourth of STS13, is not free and not in SentEval.
 """
 
 import csv
@@ -19,12 +18,12 @@ from runtime.errors import UserError, did_you_mean
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task with all that reading, scoring and reporting it depend on."""
+    """A task: everything that its reading, scoring and reporting depend on."""
 
     name: str
     """The toolkit's name, e.g. ``"SICKRelatedness"``."""
     aliases: tuple[str, ...] = ()
-    """Names that papers use, the most usual one first."""
+    """The names that papers use, the most usual one first."""
     kind: str
     """Kind of scores: ``classes`` by classifiers of features; ``graded`` pairs by a regression of features
     and by the cosines of the test pairs; ``cosine``, pairs by their cosines alone; ``order``, the sentences
@@ -37,9 +36,9 @@ class Task:
     headline: str
     """Its main metric."""
     groups: tuple[str, ...] = ()
-    """Groups of tasks that it belongs to; ``mv`` has those of the multi-view paper."""
+    """The groups of tasks that it belongs to; ``mv`` has the tasks of the multi-view paper."""
     classes: tuple[str, ...] = ()
-    """Names of the class ids, where files do not say them; none for scores."""
+    """The names of the class ids, if they are not in the files; empty for scores."""
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Its files by split."""
     published_rows: Mapping[str, int] = field(default_factory=dict)
@@ -47,11 +46,11 @@ class Task:
 
     @property
     def short_name(self) -> str:
-        """Its name in the heads of tables: the usual alias, if there is one."""
+        """Its name in the headers of tables: the most usual alias, if there is one."""
         return self.aliases[0] if self.aliases else self.name
 
     def paths(self, data: Path) -> dict[str, list[Path]]:
-        """Return by split where its files should lie, in the data folder or in ``senteval/`` there."""
+        """Return the paths of its files by split, in the data folder or in ``senteval/`` there."""
         paths: dict[str, list[Path]] = {}
         for split, files in self.files.items():
             for path in map(Path, files):
@@ -62,7 +61,7 @@ class Task:
 
 
 def read_tasks_table(lines: Iterable[str]) -> dict[str, Task]:
-    """Return the tasks of a table as ``tasks.tsv``, by name."""
+    """Return the tasks of a table in the format of ``tasks.tsv``, by name."""
     rows_by_task: dict[str, list[dict[str, str]]] = {}
     for row in csv.DictReader(lines, delimiter="\t"):
         rows_by_task.setdefault(row["task"], []).append(row)
@@ -89,7 +88,7 @@ with open(Path(__file__).with_name("tasks.tsv"), encoding="utf-8", newline="") a
 
 
 def groups() -> dict[str, list[str]]:
-    """Return the names of each group's tasks."""
+    """Return the names of the tasks of each group."""
     names: dict[str, list[str]] = {}
     for task in TASKS.values():
         for group in task.groups:
@@ -103,13 +102,15 @@ def tasks_in(group: str) -> list[str]:
 
 
 def _fold(name: str) -> str:
+    """Return a name in lower case without hyphens, underscores and spaces."""
     return name.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
 def canonical_task(name: str, groups: Collection[str] = ()) -> str:
-    """Return the toolkit's name of a task: ``"sick-r"`` -> ``"SICKRelatedness"``; case and hyphens are free.
+    """Return the toolkit's name of a task, such as ``"SICKRelatedness"`` for ``"sick-r"``.
 
-    An unknown name is refused with the nearest one, all others, and ``groups``.
+    Case, hyphens, underscores and spaces do not matter. Raises UserError for an unknown name, with the most
+    similar name, all names, and ``groups``.
     """
     names = {_fold(alias): task.name for task in TASKS.values() for alias in (task.name, *task.aliases)}
     if _fold(name) not in names:
@@ -123,7 +124,7 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
 
 
 def expand_tasks(text: str) -> list[str]:
-    """Return the canonical names, each once, of tasks and groups separated by commas or blanks."""
+    """Return the distinct canonical names of tasks and groups that are separated by commas or blanks."""
     known_groups = groups()
     names: list[str] = []
     for word in text.replace(",", " ").split():
@@ -136,7 +137,7 @@ def expand_tasks(text: str) -> list[str]:
 def data_folder(data: Path | None, tasks: Iterable[str] = TASKS) -> Path:
     """Return the folder of SentEval's data: the given one, else ``$MULTIVIEW_DATA``, else ``data``.
 
-    A missing folder is refused, unless none of the ``tasks`` needs a file.
+    Raises UserError if the folder does not exist and one of the ``tasks`` needs a file.
     """
     folder = data or Path(os.environ.get("MULTIVIEW_DATA") or "data")
     if not folder.is_dir() and any(TASKS[name].files for name in tasks):
