@@ -93,17 +93,18 @@ def author_rows(split: str) -> tuple[list[list[str]], list[int], tuple[str, ...]
     authors = tuple(sorted(books_by_author))
     rows: list[list[str]] = []
     labels: list[int] = []
+    tokenizer = Tokenizer("spacy", running=False)
     for book in books_of_split:
-        candidates = [tokens for tokens in masked_sentences(book) if len(tokens) in TOKEN_COUNTS]
+        masked = masked_sentences(book, tokenizer)
+        candidates = [tokens for tokens in masked if len(tokens) in TOKEN_COUNTS]
         count = min(ROWS_PER_AUTHOR[split] // books_by_author[book.author], len(candidates))
         rows += [candidates[index * len(candidates) // count] for index in range(count)]
         labels += [authors.index(book.author)] * count
     return rows, labels, authors
 
 
-def masked_sentences(book: Book) -> Iterator[list[str]]:
+def masked_sentences(book: Book, tokenizer: Tokenizer) -> Iterator[list[str]]:
     """Yield the tokens of each sentence of a book, with names and numerals masked."""
-    tokenizer = Tokenizer("spacy", running=False)
     sentences = [tokenizer.tokenize(text) for text in book.sentences]
     token_counts = Counter(token for tokens in sentences for token in tokens)
     capitalised_counts = Counter(

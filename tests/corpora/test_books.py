@@ -6,6 +6,7 @@ import pytest
 
 from corpora.books import Book, author_rows, books, masked_sentences
 from corpora.registry import open_corpus
+from corpora.text import Tokenizer
 from runtime.errors import UserError
 
 
@@ -44,15 +45,13 @@ def test_a_book_is_a_document_and_the_default_is_train() -> None:
 def test_names_and_numerals_are_masked_but_words_that_begin_a_sentence_are_not() -> None:
     sentences = ("The man met Mary in 1897.", 'Then Mary said: "They know the Man."', "Mary left London.")
     book = Book(split="train", author="A", title="T", year=1900, sentences=sentences)
-    first, second, third = masked_sentences(book)
+    first, second, third = masked_sentences(book, Tokenizer("spacy", running=False))
     assert first == ["The", "man", "met", "Name", "in", "0", "."]
     assert second == ["Then", "Name", "said", ":", '"', "They", "know", "the", "Man", ".", '"']
     assert third == ["Name", "left", "Name", "."]
 
 
-def test_authors_are_told_on_books_that_training_has_not_seen() -> None:
+def test_rows_of_authors_are_of_held_out_books_and_of_middle_length() -> None:
     rows, labels, authors = author_rows("heldout")
     assert len(authors) == 10 and Counter(labels).most_common()[-1][1] > 200
-    training_rows = {tuple(tokens) for tokens in author_rows("train")[0]}
-    assert not training_rows & {tuple(tokens) for tokens in rows if len(tokens) > 12}
     assert all(6 <= len(tokens) <= 40 for tokens in rows)
