@@ -59,11 +59,23 @@ def no_log_of_an_earlier_test() -> Iterator[None]:
     logger.propagate = True
 
 
+@pytest.fixture
+def drawings() -> None:
+    """Lets a test draw."""
+
+
 @pytest.fixture(autouse=True)
-def no_curves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings draw no ``curves.png``, which takes as long as a tiny training; those of its own test do."""
-    if request.path.name != "test_train.py":
+def no_drawings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings draw no ``curves.png`` and reports no figures, unless a test asks for ``drawings``.
+
+    Each takes as long as a tiny training.
+    """
+    if "drawings" not in request.fixturenames:
+        from senteval_runner.report.page import Figure
+
         monkeypatch.setattr("multiview.train.plot_curves", lambda folder: None)
+        target = "senteval_runner.report.plots._figure"
+        monkeypatch.setattr(target, lambda draw, caption, names: Figure("", caption))
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,14 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from multiview.encoders import registry
 from runtime.errors import UserError
-from tests.fixtures.pages import make_light
+from tests.fixtures.pages import make_light, run_here
 from tests.parsing.pipeline.toy_parsers import write_cache
 from tests.test_commands import ROOT, cli_of, run_fresh
 
@@ -41,6 +42,7 @@ def workplace(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     monkeypatch.setenv("MULTIVIEW_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     make_light(monkeypatch)
+    monkeypatch.setattr("studies.views.run.subprocess", SimpleNamespace(run=run_here))
     return tmp_path
 
 

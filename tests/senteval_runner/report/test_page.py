@@ -19,7 +19,7 @@ def page_tree(*blocks: Table | Figure) -> ET.Element:
     return ET.fromstring(Page("P", [Section("S", blocks)]).html().split("\n", 1)[1])
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(printable, numbers | st.none()), min_size=1, max_size=4))
 def test_tables_hold_the_same_cells_in_both_outputs(rows) -> None:  # type: ignore[no-untyped-def]
     table = Table(["<a>", Column("b & c", best="high")], rows)
@@ -59,6 +59,7 @@ def test_cells_as_text() -> None:
     assert table.markdown().splitlines()[2] == "| a\\|b | \\<i> c |"  # no cell ends its row
 
 
+@pytest.mark.usefixtures("drawings")
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_figures_are_images_whatever_the_names() -> None:
     pytest.importorskip("matplotlib")

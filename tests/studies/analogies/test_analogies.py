@@ -103,6 +103,7 @@ def test_what_cannot_be_asked_is_named(tmp_path: Path) -> None:
             read_questions(path)
 
 
+@pytest.mark.usefixtures("drawings")
 def test_questions_are_scored_and_reported(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     texts = " ".join(text for q in SMALL for text in q.texts).lower()

@@ -140,6 +140,7 @@ def test_likeness_to_word_vectors_by_hand() -> None:
         assert correlations["bert", layer] == {"glove": pytest.approx(np.corrcoef(row, glove)[0, 1])}
 
 
+@pytest.mark.usefixtures("drawings")
 def test_published_rows_stand_below_the_normalised_tables() -> None:
     ones = dict.fromkeys(SIX, 50.0)
     scores = frame({("bert", layer, "mean"): ones for layer in ("-2", "-1")})

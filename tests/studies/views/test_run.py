@@ -67,6 +67,7 @@ def test_an_option_without_values_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "--seeds ()" in capsys.readouterr().err and not [*tmp_path.iterdir()]
 
 
+@pytest.mark.usefixtures("drawings")
 def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
     """Accuracy of MR, and relatedness, which counts as (r + ρ + 100 − MSE) / 3."""
     gold = [1.0, 2.0, 3.0, 5.0]
