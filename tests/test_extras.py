@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.fixtures.processes import ROOT, run_python
 from tests.fixtures.senteval import write_tasks
 from tests.test_commands import run_commands
 
-pytestmark = [pytest.mark.process, pytest.mark.repo]
+pytestmark = [pytest.mark.process, pytest.mark.repo, pytest.mark.timeout(900)]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HIDE = """
 import json, os, sys
@@ -52,44 +52,35 @@ def core_distributions() -> set[str]:
     return found
 
 
-@pytest.fixture
-def core(tmp_path: Path) -> Callable[..., CompletedProcess[str]]:
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., CompletedProcess[str]]:
     """Runs ``python WORDS...`` where only the core is installed."""
-    installed = core_distributions()
+    installed, folder = core_distributions(), tmp_path_factory.mktemp("core")
     hidden = [
         module
         for module, distributions in packages_distributions().items()
         if installed.isdisjoint(map(canonical, distributions))
     ]
     assert {"transformers", "pandas", "sklearn", "supar", "benepar", "stanza", "nltk"} <= set(hidden)
-    (tmp_path / "sitecustomize.py").write_text(HIDE)
-    (tmp_path / "text.txt").write_text(TEXT)
-    write_tasks(tmp_path / "data")
-    places = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "HIDDEN_MODULES": json.dumps(hidden)}
-    return partial(run_python, cwd=tmp_path, **places)
+    (folder / "sitecustomize.py").write_text(HIDE)
+    (folder / "text.txt").write_text(TEXT)
+    write_tasks(folder / "data")
+    places = {"PYTHONPATH": f"{folder}:{ROOT}", "HIDDEN_MODULES": json.dumps(hidden)}
+    return partial(run_python, cwd=folder, timeout_s=600, **places)
 
 
-def words_of(commands: Iterable[str]) -> list[list[str]]:
-    """The words of each; a tab stands for a space in one."""
-    return [[word.replace("\t", " ") for word in command.split(" ")] for command in commands]
-
-
-def test_the_core_parses_trains_encodes_judges_and_scores(core) -> None:
-    sizes = "--encoder.dim 8 --table.dim 8 --loop.batch 8 --loop.max-steps 3"
-    commands = [
-        "parsing.run text.txt --workers 1 --format lines",
-        f"multiview.train --start none --views dep,const {sizes}",
-        "multiview.encode builtin text.txt --output v.npy",
-        "multiview.search runs/models/dep-const-laptop text.txt Prices --top 1",
-        "multiview.judge Prices\tfell. Prices\trose.",
-        "multiview.explain builtin Prices\tfell. Prices\trose.",
-        "senteval_runner.run builtin --data data --tasks CR,SICK-R --protocol fast",
-        "parsing.show runs/trees/text",
-    ]
-    for command, (code, *_, errors) in zip(commands, run_commands(words_of(commands), core), strict=True):
-        assert code == 0, f"{command}\n{errors}"
-
-
+SIZES = "--encoder.dim 8 --table.dim 8 --loop.batch 8 --loop.max-steps 3"
+RUN = (
+    "parsing.run text.txt --workers 1 --format lines",
+    f"multiview.train --start none --views dep,const {SIZES}",
+    "multiview.encode builtin text.txt --output v.npy",
+    "multiview.search runs/models/dep-const-laptop text.txt Prices --top 1",
+    "multiview.judge Prices\tfell. Prices\trose.",
+    "multiview.explain builtin Prices\tfell. Prices\trose.",
+    "senteval_runner.run builtin --data data --tasks CR,SICK-R --protocol fast",
+    "parsing.show runs/trees/text",
+)
+"""Commands that need no extra; a tab stands for a space in a word."""
 NEEDED = {
     "parsing.run text.txt --const-model benepar_en3 --workers 1 --format lines": ("benepar", "parsers"),
     "parsing.convert text.txt out --trust-pickle": ("supar", "parsers"),
@@ -101,12 +92,27 @@ NEEDED = {
 """Commands, and the package and the extra that each needs."""
 
 
-def test_a_command_that_needs_an_extra_names_it(core) -> None:
-    results = run_commands(words_of(NEEDED), core)
-    for (package, extra), (code, *_, errors) in zip(NEEDED.values(), results, strict=True):
+@pytest.fixture(scope="module")
+def results(core: Callable[..., CompletedProcess[str]]) -> dict[str, tuple[int, str]]:
+    """Exit code and messages of each of these commands, run in one process."""
+    commands = [*NEEDED, *RUN]
+    words = [[word.replace("\t", " ") for word in command.split(" ")] for command in commands]
+    done = run_commands(words, core)
+    return {command: (code, errors) for command, (code, *_, errors) in zip(commands, done, strict=True)}
+
+
+def test_the_core_parses_trains_encodes_judges_and_scores(results) -> None:
+    for command in RUN:
+        code, errors = results[command]
+        assert code == 0, f"{command}\n{errors}"
+
+
+def test_a_command_that_needs_an_extra_names_it(results) -> None:
+    for command, (package, extra) in NEEDED.items():
+        code, errors = results[command]
         advice = f"in a clone of this project, pip install -c constraints.txt '.[{extra}]'"
-        line = f"{package} is not installed: {advice}"
-        assert code == 2 and line in errors.splitlines()[-1] and "Traceback" not in errors, errors
+        assert code == 2 and f"{package} is not installed: {advice}" in errors.splitlines()[-1], errors
+        assert "Traceback" not in errors
 
 
 def test_the_spacy_component_names_its_extra(core) -> None:

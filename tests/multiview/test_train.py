@@ -1,5 +1,6 @@
 """Training: what a run leaves, resumption to the bit, limits, options, bad input."""
 
+import contextlib
 import os
 import re
 import signal
@@ -27,7 +28,7 @@ from runtime.files import LOCK, lock_folder, read_json
 from runtime.training_loop import read_log
 from tests.fixtures.files import differing
 from tests.fixtures.kills import dies_at
-from tests.fixtures.processes import ROOT
+from tests.fixtures.processes import ROOT, run_ranks
 from tests.fixtures.trees import changed, toy_corpus
 from tests.parsing.pipeline.toy_parsers import write_cache
 
@@ -41,7 +42,7 @@ def assert_same_files(one: Path, other: Path) -> None:
     assert not differing(one, other, clocks=False)
 
 
-@pytest.mark.usefixtures("both_devices")
+@pytest.mark.usefixtures("drawings")
 def test_a_run_learns_and_leaves_a_model_folder(tiny: NewViewsConfig, capsys) -> None:
     config = changed(tiny, loop={"epochs": 8}, objective={"denominator": "all"})
     assert main(config) == 0
@@ -105,6 +106,7 @@ def as_options(config: NewViewsConfig) -> list[str]:
     return ["--preset=paper", *options]
 
 
+@pytest.mark.usefixtures("drawings")
 def test_sigterm_then_sigkill_then_resume(tiny: NewViewsConfig, tmp_path: Path, monkeypatch) -> None:
     config = changed(tiny, output=Path("models"), loop={"epochs": 300, "max_steps": 80})
     for name in ("whole", "killed"):
@@ -127,10 +129,14 @@ def test_sigterm_then_sigkill_then_resume(tiny: NewViewsConfig, tmp_path: Path, 
     assert_same_files(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_torchrun_has_a_segment_for_each_process(tiny: NewViewsConfig, command, monkeypatch, refusal) -> None:
-    start = ("torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "multiview.train")
-    run = command(*start, *as_options(changed(tiny, loop={"max_steps": 2})))
-    assert run.returncode == 0 and run.stdout.count("trained    2 steps, 80 sentences") == 1, run.stderr
+def test_each_process_of_torchrun_has_a_segment(tiny: NewViewsConfig, tmp_path, monkeypatch, refusal) -> None:
+    def train(rank: int) -> None:
+        with open(tmp_path / f"{rank}.txt", "w") as printed, contextlib.redirect_stdout(printed):
+            assert cli(as_options(changed(tiny, loop={"max_steps": 2}))) == 0
+
+    run_ranks(2, train)
+    printed = "".join((tmp_path / f"{rank}.txt").read_text() for rank in range(2))
+    assert printed.count("trained    2 steps, 80 sentences") == 1
     assert read_json(tiny.folder / "config.json")["training"]["config"]["loop"]["segments"] == 2
     two = SimpleNamespace(world=2, close=lambda: None)
     monkeypatch.setattr(DistributedContext, "from_environment", lambda device: two)

@@ -1,9 +1,6 @@
 """Gradients: caching, any number of processes, the optimiser; a step never waits for its device."""
 
 import itertools
-import multiprocessing
-import os
-import socket
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -27,6 +24,7 @@ from runtime.errors import UserError
 from runtime.files import read_json
 from tests.fixtures.device import OneDevice
 from tests.fixtures.files import timeless
+from tests.fixtures.processes import run_ranks
 from tests.fixtures.trees import changed
 from tests.multiview.test_train import VARIANTS
 
@@ -68,28 +66,15 @@ def test_cached_gradient_equals_the_plain_one(tiny: NewViewsConfig, views: str, 
 Work = Callable[[NewViewsConfig, DistributedContext], dict[str, Tensor]]
 
 
-def worker(rank: int, world: int, port: int, config: NewViewsConfig, out: Path, work: Work) -> None:
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    os.environ |= dict(zip(names, map(str, (rank, world, rank, "127.0.0.1", port)), strict=True))
-    torch.set_num_threads(1)
-    distributed = DistributedContext.from_environment("cpu")
-    save_file(work(config, distributed), out / f"{world}-{rank}.safetensors")
-    distributed.close()
-
-
 def in_processes(world: int, config: NewViewsConfig, out: Path, work: Work) -> list[dict[str, Tensor]]:
     """What ``work`` gives in each of some processes that know each other."""
-    # fork, not spawn: the workers inherit the imports, and nothing here starts threads beforehand.
-    context = multiprocessing.get_context("fork")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    workers = [context.Process(target=worker, args=(r, world, port, config, out, work)) for r in range(world)]
-    for process in workers:
-        process.start()
-    for process in workers:
-        process.join(120)
-        assert process.exitcode == 0
+
+    def save(rank: int) -> None:
+        distributed = DistributedContext.from_environment("cpu")
+        save_file(work(config, distributed), out / f"{world}-{rank}.safetensors")
+        distributed.close()
+
+    run_ranks(world, save)
     return [load_file(out / f"{world}-{rank}.safetensors") for rank in range(world)]
 
 
