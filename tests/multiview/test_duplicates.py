@@ -119,19 +119,19 @@ def test_no_more_than_twenty_are_judged_and_measuring_is_by_cosine(
 
 
 def test_every_door_takes_a_judge_of_ones_own_with_its_threshold(
-    tmp_path: Path, capsys, monkeypatch, refusal
+    judge: Judge, tmp_path: Path, capsys, monkeypatch, refusal
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    strict = Judge.load()
+    strict = Judge(judge.weights, source=judge.source)
     pair = ("How can I enable 2FA?", "How do I enable 2FA?")
     assert strict(*pair).same and duplicates(pair, judge=strict) == [[0, 1]]
     about = {**strict.weights.about, "threshold": {"threshold": 0.9999}}
     strict.weights = replace(strict.weights, about=about)
     strict.save("strict.json")
-    judgement = Judge.load("strict.json")(*pair)
-    assert judgement.probability > 0.5 and not judgement.same
-    assert duplicates(pair, judge=Judge.load("strict.json")) == []
-    assert duplicates(pair, judge=Judge.load("strict.json"), threshold=0.5) == [[0, 1]]
+    loaded = Judge.load("strict.json", source=judge.source)
+    assert loaded(*pair).probability > 0.5 and not loaded(*pair).same
+    assert duplicates(pair, judge=loaded) == []
+    assert duplicates(pair, judge=loaded, threshold=0.5) == [[0, 1]]
     Path("in.txt").write_text(f"{pair[1]}\n")
     assert search.cli(["builtin", "in.txt", pair[0], "--judge", "strict.json"]) == 0
     assert "left out, as they say something else: 1\n" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,19 +29,9 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    answers = ["Parcels arrive on Monday.", "You can pay by card. Invoices are sent by post."]
-    (folder / "answers.txt").write_text("\n".join(answers))
-    options = ("--index", "answers.txt", "--max-length", "100", "--max-inputs", "300", "--max-bytes", "60000")
-    with running(folder, *options, "--log", "json", "--timeout", "120") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def encoder() -> MultiViewEncoder:
-    return MultiViewEncoder.load("builtin", "cpu")
+@pytest.fixture
+def encoder(packaged_encoder: MultiViewEncoder) -> MultiViewEncoder:
+    return packaged_encoder
 
 
 def post(server: Server, path: str, **content: object) -> httpx.Response:
@@ -106,10 +96,10 @@ def test_cohere_s_client_reranks(server: Server) -> None:
     assert [row["document"]["text"] for row in answer.json()["results"]] == [documents[1]]
 
 
-def test_the_judge_judges_as_in_python(server: Server) -> None:
+def test_the_judge_judges_as_in_python(server: Server, judge: Judge) -> None:
     pairs = [["How do I enable 2FA?", "How do I disable 2FA?"], TEXTS[:2]]
     results = post(server, "/judge", pairs=pairs).json()["results"]
-    judgements = Judge.load().pairs(pairs)
+    judgements = judge.pairs(pairs)
     for result, judgement in zip(results, judgements, strict=True):
         assert result["probability"] == pytest.approx(judgement.probability, abs=1e-4)
         assert result["similarity"] == pytest.approx(judgement.similarity, abs=1e-4)

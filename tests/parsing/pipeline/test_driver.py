@@ -79,7 +79,7 @@ def content(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("pool", "part"), [(LocalPool(Worker, [toys, toys], 3), 40), (Pool(Worker, toys), 7)]
+    ("pool", "part"), [(LocalPool(Worker, [toys, toys], 2), 40), (Pool(Worker, toys), 7)]
 )
 def test_workers_have_no_say_in_the_content(whole: Path, tmp_path: Path, pool, part: int) -> None:
     run(toy_corpus(500), tmp_path / "again", pool, part_sentences=part)
@@ -219,16 +219,17 @@ def test_damaged_and_missing_shards_are_parsed_again(whole: Path, tmp_path: Path
 WORDS = ["text.txt", "--tokenize", "space", "--workers", "1", "--output", "trees"]
 COMMAND = f"""import sys, parsing.run, parsing.text_parser, tests.parsing.pipeline.toy_parsers as toy
 parsing.text_parser.load = toy.{{load}}
+toy.run_corpus.__kwdefaults__["shard_sentences"] = {SHARD}
 sys.exit(parsing.run.cli({WORDS}))
 """
-"""``parsing.run`` with one worker and toy parsers."""
+"""``parsing.run`` with one worker, toy parsers and small shards."""
 
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg])
 def test_ctrl_c_ends_a_run_within_seconds_and_it_resumes(tmp_path: Path, monkeypatch, send) -> None:
     """As a terminal sends it, to all processes of the group, and to the driver alone."""
     monkeypatch.chdir(tmp_path)
-    Path("text.txt").write_text("A cat .\n" * 8192 + "fail .\n")
+    Path("text.txt").write_text("A cat .\n" * SHARD + "fail .\n")
     process = started(COMMAND.format(load="load_sleeping"), tmp_path)
     wait_for_rows(Path("trees"), 1)
     while not Path("asleep").exists() and process.poll() is None:
@@ -237,9 +238,11 @@ def test_ctrl_c_ends_a_run_within_seconds_and_it_resumes(tmp_path: Path, monkeyp
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130 and "the same command resumes" in errors.splitlines()[-1]
     assert "Traceback" not in errors
-    assert [row.sentences for row in Manifest.read(Path("trees")).shards] == [8192]
+    assert [row.sentences for row in Manifest.read(Path("trees")).shards] == [SHARD]
     monkeypatch.setattr("parsing.text_parser.load", load_toys)
-    assert cli(WORDS) == 0 and len(TreeCache.open("trees")) == 8193
+    monkeypatch.setattr(LocalPool, "_start", lambda self: None)  # this process parses
+    monkeypatch.setitem(run_corpus.__kwdefaults__, "shard_sentences", SHARD)
+    assert cli(WORDS) == 0 and len(TreeCache.open("trees")) == SHARD + 1
     Path("trees").rename("killed")
     assert cli(WORDS) == 0 and differing(Path("trees"), Path("killed")) <= {"log.txt"}
 

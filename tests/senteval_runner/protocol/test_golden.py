@@ -1,7 +1,8 @@
 """Scores of the original toolkit, seed 1111, on the mean of fixed random vectors.
 
 Its float32 was that of its processor, so they are compared to a few rows of each test set;
-``test_batched.py`` and the goldens compare without that margin, in float64.
+``test_batched.py`` and the goldens compare without that margin, in float64. STSBenchmark is a regression as
+SICKRelatedness is, on rows that ``tests/corpora/senteval/test_files.py`` reads.
 """
 
 from pathlib import Path
@@ -19,7 +20,6 @@ SCORES_OF_THE_TOOLKIT = {
     "STS12": {"all.pearson.mean": 0.4337},
     "STS14": {"all.pearson.mean": 0.5425},
     "STS16": {"all.pearson.mean": 0.5428},
-    "STSBenchmark": {"pearson": 0.5325},
 }
 
 
