@@ -390,11 +390,11 @@ class TrainConfig(NewViewsConfig, ContinueConfig):
                 f"--{name} {value}: is of new views, --start {self.start} has its own; give --start none"
             )
         objective_type = type(program().objective)
-        objective = objective_type(**_values(self.objective, objective_type))
-        return program(**{**_values(self, program), "objective": objective})
+        objective = objective_type(**_field_values(self.objective, objective_type))
+        return program(**{**_field_values(self, program), "objective": objective})
 
 
-def _values(options: object, config_type: type) -> dict[str, Any]:
+def _field_values(options: object, config_type: type) -> dict[str, Any]:
     """Return, by field name, the values of those options that are fields of a configuration class."""
     return {field.name: getattr(options, field.name) for field in dataclasses.fields(config_type)}
 

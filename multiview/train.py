@@ -142,6 +142,7 @@ def open_trainer(config: ProgramConfig, distributed: DistributedContext | None =
     from multiview.training.new_views import new_views_program
     from multiview.training.trainer import Trainer
 
+    assert not isinstance(config, TrainConfig), "resolve the options into one program's configuration first"
     distributed = distributed or DistributedContext()
     if isinstance(config, NewViewsConfig):
         return Trainer(config, new_views_program(config, distributed), distributed)

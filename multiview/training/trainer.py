@@ -167,7 +167,9 @@ class Trainer:
     def __init__(
         self, config: ProgramConfig, program: TrainingProgram, distributed: DistributedContext
     ) -> None:
-        loop, self.folder, self.program, self.distributed = config.loop, config.folder, program, distributed
+        loop = config.loop
+        self.folder = config.folder
+        self.program, self.distributed = program, distributed
         self.network, self.optimiser, self.device = program.network, program.optimiser, program.device
         self.options = config_to_json(config)
         """Every option as JSON, which the model folder records."""
