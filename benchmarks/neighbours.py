@@ -22,7 +22,7 @@ from multiview.training.objective import UNUSABLE_FLAGS, Positions, found_neighb
 from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import cached_sentences
 from runtime.cli import Command, configuration
-from runtime.vectors import unit_rows
+from runtime.vectors import divide_by_norms
 from senteval_runner.protocol.statistics import grouped_mean
 from tools.pair_sets import MINILM, minilm_vectors
 
@@ -41,7 +41,7 @@ def unit_meanings(model: str, trees: TreeCache) -> NDArray[np.floating]:
     """Return the meanings of all sentences of a tree cache, scaled to length 1, [N, D]."""
     if model == MINILM:
         sentences = cached_sentences(trees, 0, len(trees))
-        return unit_rows(minilm_vectors([" ".join(sentence.words) for sentence in sentences]))
+        return divide_by_norms(minilm_vectors([" ".join(sentence.words) for sentence in sentences]))
     encoder = MultiViewEncoder.load(model).with_options(structure=0)
     return encoder.encode(None, trees=trees, normalize_embeddings=True)
 

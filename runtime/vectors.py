@@ -1,4 +1,4 @@
-"""Functions of vectors that packages of several layers use."""
+"""Scales vectors to length 1, for packages that compare them by cosine."""
 
 from typing import Any, TypeVar
 
@@ -8,8 +8,12 @@ from numpy.typing import NDArray
 Number = TypeVar("Number", bound=np.floating[Any])
 
 
-def unit_rows(vectors: NDArray[Number]) -> NDArray[Number]:
-    """Return the rows [n, d] scaled to length 1; zero rows stay zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit_vectors: NDArray[Number] = vectors / np.maximum(lengths, 1e-12)
+def divide_by_norms(vectors: NDArray[Number]) -> NDArray[Number]:
+    """Return the rows [n, d] divided by their Euclidean norms; zero rows stay zero.
+
+    The squares of the numbers must fit into the dtype; ``multiview.libraries.arrays.unit_rows`` takes numbers
+    of any size, and differs in the last digits.
+    """
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit_vectors: NDArray[Number] = vectors / np.maximum(norms, 1e-12)
     return unit_vectors

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.training_pairs import read_training_pairs, text_key
 from runtime.errors import MissingExtraError, UserError
-from runtime.vectors import unit_rows
+from runtime.vectors import divide_by_norms
 
 Vectors = NDArray[np.floating]
 METRICS = ("P@1", "MRR", "recall@10")
@@ -42,7 +42,7 @@ class QuerySet:
 
     def ranks_by_vectors(self, query_QD: Vectors, text_ND: Vectors) -> list[NDArray[np.int64]]:
         """Return the ranks of each query's relevant sentences by cosine; a zero vector has cosine 0."""
-        unit_QD, unit_ND = (unit_rows(vectors.astype(np.float32)) for vectors in (query_QD, text_ND))
+        unit_QD, unit_ND = (divide_by_norms(vectors.astype(np.float32)) for vectors in (query_QD, text_ND))
         blocks = (unit_QD[first : first + BLOCK] @ unit_ND.T for first in range(0, len(unit_QD), BLOCK))
         return self._ranks(scores_N for scores_BN in blocks for scores_N in scores_BN)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from runtime.errors import extra
 from runtime.files import atomic_path
 from runtime.folders import make_once
-from runtime.vectors import unit_rows
+from runtime.vectors import divide_by_norms
 
 with extra("index"):
     import faiss
@@ -84,4 +84,4 @@ def _write(path: Path, recipe: str, vectors_ND: NDArray[np.float32]) -> None:
 
 def _unit_rows(rows_ND: NDArray[np.floating]) -> NDArray[np.float32]:
     """Return vectors scaled to length 1, as the contiguous float32 array that FAISS reads."""
-    return np.ascontiguousarray(unit_rows(rows_ND), np.float32)
+    return np.ascontiguousarray(divide_by_norms(rows_ND), np.float32)

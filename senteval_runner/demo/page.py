@@ -21,7 +21,7 @@ from parsing.trees.drawings import constituency_svg, dependency_svg
 from parsing.trees.sentences import ParsedSentence, cached_sentences
 from runtime.files import read_json
 from runtime.training_loop import read_log
-from runtime.vectors import unit_rows
+from runtime.vectors import divide_by_norms
 from senteval_runner.demo import MODEL, NEW_MODEL, SCORES, TREES, VECTORS
 from senteval_runner.evaluation_trees import EvaluationTrees, open_model
 from senteval_runner.protocol.config import TaskResult
@@ -213,7 +213,7 @@ def _nearest(specs: Mapping[str, str], trees: Path, cache: Path) -> Table:
         encoder = open_model(spec, cache=cache, trees=EvaluationTrees(folder=trees, tasks=[task]))
         vectors_ND = encoder.encode(tokens)
         deviation_D = np.maximum(vectors_ND.std(axis=0), 1e-8)
-        unit_ND = unit_rows((vectors_ND - vectors_ND.mean(axis=0)) / deviation_D)
+        unit_ND = divide_by_norms((vectors_ND - vectors_ND.mean(axis=0)) / deviation_D)
         for row, query in zip(rows, queries, strict=True):
             cosine_N = unit_ND @ unit_ND[query]
             cosine_N[query] = -1
@@ -242,7 +242,7 @@ def _cosines_of_examples(trained: MultiViewEncoder, builtin: MultiViewEncoder) -
     }
     rows: list[list[TableCell]] = []
     for name, encoder in encoders.items():
-        sentence, passive, exchanged = unit_rows(encoder.encode(EXAMPLES, show_progress_bar=False))
+        sentence, passive, exchanged = divide_by_norms(encoder.encode(EXAMPLES, show_progress_bar=False))
         rows.append([name, float(sentence @ passive), float(sentence @ exchanged)])
     columns = (
         f"cosine with “{EXAMPLES[0]}”",

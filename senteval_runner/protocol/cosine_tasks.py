@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from corpora.senteval.structure import FILLINGS
 from runtime.statistics import area_under_curve
-from runtime.vectors import unit_rows
+from runtime.vectors import divide_by_norms
 from senteval_runner.protocol.correlation import Scores, average_precision, pearson, spearman
 from senteval_runner.protocol.features import Float, Int
 from senteval_runner.protocol.statistics import grouped_mean, interval, resample
@@ -196,7 +196,7 @@ def neighbour_ranks(books: Mapping[str, Float]) -> dict[str, Int]:
     deviation_D = np.maximum(all_rows.std(axis=0), 1e-8)
     ranks: dict[str, Int] = {}
     for title, rows_ND in books.items():
-        unit_ND = unit_rows((rows_ND - mean_D) / deviation_D)
+        unit_ND = divide_by_norms((rows_ND - mean_D) / deviation_D)
         cosine_NN = unit_ND @ unit_ND.T
         position_N = np.arange(len(cosine_NN))
         distance_NN = np.abs(position_N[:, None] - position_N[None, :])

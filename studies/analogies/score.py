@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from multiview.names.opened import SentenceVectors
 from runtime.errors import extra
 from runtime.files import sha256_file
-from runtime.vectors import unit_rows
+from runtime.vectors import divide_by_norms
 from senteval_runner.evaluation_trees import open_model
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Column, Page, Score, Section, Table
@@ -63,7 +63,7 @@ Vectors = Mapping[str, NDArray[np.floating]]
 def text_vectors(questions: Sequence[Analogy], encode: SentenceVectors) -> Vectors:
     """Return the unit vector of every text of the questions."""
     texts = list(dict.fromkeys(text for q in questions for text in q.texts))
-    return dict(zip(texts, unit_rows(encode([text.split() for text in texts])), strict=True))
+    return dict(zip(texts, divide_by_norms(encode([text.split() for text in texts])), strict=True))
 
 
 def answer_ranks(questions: Sequence[Analogy], vectors: Vectors) -> NDArray[np.int64]:
@@ -71,7 +71,7 @@ def answer_ranks(questions: Sequence[Analogy], vectors: Vectors) -> NDArray[np.i
     ranks = []
     for q in questions:
         a_D, b_D, c_D = (vectors[text].astype(np.float64) for text in (q.a, q.b, q.c))
-        target_D = unit_rows((b_D - a_D + c_D)[None])[0]
+        target_D = divide_by_norms((b_D - a_D + c_D)[None])[0]
         score_K = np.array([vectors[text] for text in q.candidates]) @ target_D
         ranks.append((score_K >= score_K[0] - TIE).sum())
     return np.array(ranks)

@@ -29,7 +29,7 @@ from multiview.names.opened import OpenedEncoder
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest
-from runtime.vectors import unit_rows
+from runtime.vectors import divide_by_norms
 from senteval_runner.evaluation_trees import open_model
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Page, Section, Table, TableCell
@@ -97,7 +97,10 @@ class FaqSet:
 def embed_set(data: FaqSet, encode: OpenedEncoder) -> dict[str, NDArray[np.floating]]:
     """Return the unit vectors of a set by name: ``query`` [Q, D], ``question`` and ``answer`` [N, D]."""
     texts = {"query": data.queries, "question": data.questions, "answer": data.answers}
-    return {name: unit_rows(encode.encode([text.split() for text in group])) for name, group in texts.items()}
+    return {
+        name: divide_by_norms(encode.encode([text.split() for text in group]))
+        for name, group in texts.items()
+    }
 
 
 def read_faq(folder: Path) -> FaqSet:
@@ -196,7 +199,7 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
     texts = sorted({*queries, *entries})
     index_of_text = {text: index for index, text in enumerate(texts)}
     lengths = [len(text) for text in texts]
-    vectors = unit_rows(in_batches(lengths, lambda rows: tower.embed([texts[row] for row in rows])))
+    vectors = divide_by_norms(in_batches(lengths, lambda rows: tower.embed([texts[row] for row in rows])))
     query_QD = vectors[[index_of_text[text] for text in queries]]
     entry_ND = vectors[[index_of_text[text] for text in entries]]
     scores_QN: Scores = query_QD @ entry_ND.T

@@ -37,7 +37,7 @@ from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.progress import progress
 from runtime.training_state import Values
-from runtime.vectors import unit_rows
+from runtime.vectors import divide_by_norms
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.training import TrainedTask, TuningConfig, combine, fit, in_batches, seeded_linear
@@ -129,7 +129,7 @@ class Split:
 
 def scale_rows(vectors_ND: NDArray[np.floating]) -> Tensor:
     """Return the rows scaled to length √D; zero rows stay zero."""
-    return torch.from_numpy((unit_rows(vectors_ND) * vectors_ND.shape[1] ** 0.5).astype(np.float32))
+    return torch.from_numpy((divide_by_norms(vectors_ND) * vectors_ND.shape[1] ** 0.5).astype(np.float32))
 
 
 def score(scorer: nn.Module, split: Split) -> list[NDArray[np.float32]]:
