@@ -48,7 +48,7 @@ class JudgeConfig:
     """Print precision against hit rate of a file with labels, and draw it to FILE.png."""
     similarity: bool = False
     """Print how alike the sentences are, from 0 to 1, and the slots of two sentences."""
-    weights: str = "free"
+    similarity_weights: str = "free"
     """The weights that similarity is computed by: free; rated, for research only; or a JSON file."""
 
 
@@ -120,7 +120,7 @@ def show_curve(probabilities: Sequence[float], labels: Sequence[int], picture: P
 def main(config: JudgeConfig) -> None:
     """Print judgements."""
     if config.b is not None:
-        judgement = Judge.load(config.judge, similarity=config.weights)(config.a, config.b)
+        judgement = Judge.load(config.judge, similarity=config.similarity_weights)(config.a, config.b)
         text = str(judgement)
         if config.similarity:
             slots = [f"  {slot} {cosine:.2f}" for slot, cosine in judgement.slots.items()]
@@ -134,7 +134,7 @@ def main(config: JudgeConfig) -> None:
     if config.labels and len(set(labels)) < 2:
         raise UserError(f"{config.a}: --labels needs labels, 0 and 1")
     picture = output_file(Path(f"{config.a}.png")) if config.labels else None
-    judgements = Judge.load(config.judge, similarity=config.weights).pairs(pairs)
+    judgements = Judge.load(config.judge, similarity=config.similarity_weights).pairs(pairs)
     if picture is not None:
         show_curve([judgement.probability for judgement in judgements], labels, picture)
         return

@@ -93,7 +93,7 @@ def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert first.startswith(f"{judge.similarity(*SWAPPED):.2f} alike; ") and "  agent " in "\n".join(rest)
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(f"{a}\t{b}\n" for a, b in RISING), encoding="utf-8")
-    assert cli([str(file), "--similarity", "--weights", "rated"]) == 0
+    assert cli([str(file), "--similarity", "--similarity-weights", "rated"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     rated = Judge.load(similarity="rated", source=judge.source)
     assert [float(row[0]) for row in rows] == pytest.approx(
