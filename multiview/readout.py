@@ -72,7 +72,8 @@ def main(config: ReadoutConfig) -> None:
     blocks = read_text(encoder, trees, target)
     strengths = STRENGTHS if config.strength == "auto" else (config.strength,)
     readout = best_readout(target, blocks[0], strengths, config.dim, trees.folder.name)
-    if model_record(folder).storage == "compact":  # compares the rounded weights that will be stored
+    if model_record(folder).storage == "compact":
+        # The weights are rounded as they will be stored, so that the stored read-out is compared.
         readout.weight.copy_(unpack(pack_matrix("weight", readout.weight))["weight"])
     before, after = compare(encoder.readout, readout, target, blocks[-1])
     gains = after > before

@@ -62,6 +62,5 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     @property
     def _n_features_out(self) -> int:
-        return int(
-            self._vectors([]).shape[1]
-        )  # not transform, which scikit-learn wraps so that it asks for this number
+        # Not by transform, because scikit-learn wraps it in a function that reads this number.
+        return int(self._vectors([]).shape[1])

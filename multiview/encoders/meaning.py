@@ -115,9 +115,8 @@ class Scale(nn.Module):
 def deviations(mean_D: Tensor, square_D: Tensor) -> Tensor:
     """Return standard deviations, float64, by means and mean squares; 0 for a constant number."""
     deviation_D = (square_D - mean_D.square()).clamp_min(0).sqrt()
-    return deviation_D.masked_fill(
-        deviation_D <= 1e-6 * mean_D.abs(), 0
-    )  # a smaller deviation is that of rounding
+    # A relative deviation below 1e-6 comes from rounding alone.
+    return deviation_D.masked_fill(deviation_D <= 1e-6 * mean_D.abs(), 0)
 
 
 def sample_ranges(

@@ -234,9 +234,8 @@ class ViewStack(nn.Module):
         super().__init__()
         self.views = tuple(views)
         self.config = config
-        forget_bias = (
-            2.0 if config.start == "bag" else 0.0
-        )  # so that a tree that starts as a bag forgets little
+        # A tree that starts as a bag of words must forget little.
+        forget_bias = 2.0 if config.start == "bag" else 0.0
         self.encoders = nn.ModuleList()
         for view, given_encoder in zip_longest(views, encoders):
             encoder = given_encoder

@@ -141,7 +141,7 @@ class EncodingJob:
         threads = chosen_threads(options.batch_size, dim, device) if total >= FEW_SENTENCES else 1
         batches = self.reader.batches(texts, batch_encoder.requires, options.trees, options.batch_size)
         progress_bar = progress(total=total, description="encode", show=options.show_progress_bar)
-        # Imports of the first sentence (tokenizer, parsers, compiled loops) make many objects.
+        # The first sentence imports a tokenizer, parsers and compiled loops, which makes many objects.
         collector = pause_collector() if total < FEW_SENTENCES else contextlib.nullcontext()
         # Parsing runs in one thread, because it has no large matrix products.
         in_products = products_in(self.reader.products)

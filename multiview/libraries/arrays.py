@@ -83,7 +83,7 @@ def unit_rows(rows: Float) -> Float:
     """
     least, most = (statistic(axis=1, keepdims=True, initial=0) for statistic in (rows.min, rows.max))
     unit: Float = rows / np.maximum(np.maximum(most, -least), 1e-12)
-    length = np.sqrt(np.add.reduce(unit * unit, axis=1, keepdims=True))  # as np.linalg.norm, but no copies
+    length = np.sqrt(np.add.reduce(unit * unit, axis=1, keepdims=True))  # np.linalg.norm would copy the rows
     unit /= np.maximum(length, 1e-12)
     return unit
 

@@ -67,9 +67,8 @@ def _factory_string(count: int, dim: int) -> str:
 
 def _write(path: Path, recipe: str, vectors_ND: NDArray[np.float32]) -> None:
     count, dim = vectors_ND.shape
-    index: Any = faiss.index_factory(
-        dim, recipe
-    )  # by distance, which ranks vectors of length 1 as the cosine does
+    # The index ranks by distance, which ranks vectors of length 1 as the cosine does.
+    index: Any = faiss.index_factory(dim, recipe)
     sample = min(SAMPLE_PER_CELL * faiss.extract_index_ivf(index).nlist, count)
     size, memory = count * index.sa_code_size(), 4 * dim * (sample + BLOCK_ROWS)
     sizes = f"{size / 1e9:.1f} GB, and {memory / 1e9:.1f} GB of memory while it is made"

@@ -202,7 +202,7 @@ def parse_name(spec: str) -> Name:
     if name.scale and name.readout == "meaning":
         raise UserError(f"model {spec!r}: a meaning has length 1 and no scale; leave out one of the two")
     _check_files(name)
-    # Files are read later, perhaps in another working folder.
+    # Paths become absolute, because files are read later, perhaps in another working folder.
     files: dict[str, Any] = {
         key: value.absolute() for key, value in values.items() if isinstance(value, Path)
     }

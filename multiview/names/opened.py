@@ -1,8 +1,8 @@
 """Step 4 of 4 from a name to vectors: the encoder that users and commands get.
 
     encoder = open_encoder("runs/models/mine+glove.txt")
-    encoder.encode(["A sentence."])                 # to compare with: float32 [n, D]
-    encoder.features([["A", "sentence", "."]])      # what classifiers get: float32 [n, F]
+    encoder.encode(["A sentence."])                 # for cosines: float32 [n, D]
+    encoder.features([["A", "sentence", "."]])      # for classifiers: float32 [n, F]
 
 :func:`open_encoder` goes all the way from a name. :func:`as_encoder` takes an object with ``encode``, which
 has no name. Of ``A+B`` the vectors of both are concatenated. docs/senteval.md lists the names.
@@ -60,7 +60,7 @@ class ConcatenatedVectors:
 
     @property
     def label(self) -> str:
-        """Which vectors of its models these are."""
+        """The labels of the parts, joined by a plus sign."""
         return " + ".join(filter(None, (part.label for part in self.parts)))
 
     @property
@@ -75,7 +75,7 @@ class ConcatenatedVectors:
         ``options`` are those of calling :class:`multiview.names.vectors.ComputedVectors`.
         """
         if sentences is not None:
-            sentences = read_elements(sentences, "encode", "sentences")  # a generator serves all parts
+            sentences = read_elements(sentences, "encode", "sentences")  # a list, because all parts read it
         blocks = [part(sentences, **options) for part in self.parts]
         vectors = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
         if self.project:
@@ -93,7 +93,7 @@ class OpenedEncoder:
     loaders: Sequence[Loader]
     """Each encoder of ``A+B``, loaded at its first sentence."""
     encode: ConcatenatedVectors
-    """Returns the vectors to compare with: float32 [n, D]."""
+    """Returns the vectors for cosines, float32 [n, D]."""
     features: ConcatenatedVectors
     """Returns the vectors for classifiers, float32 [n, F]: ``encode`` itself where they are the same."""
     name: str = "encoder"

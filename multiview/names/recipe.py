@@ -158,7 +158,8 @@ def _on_disk(name: Name, path: Path) -> EncoderRecipe:
         identity=[model_sha256(path)],
         reads="trees",
         has_features=has_meaning or record.scale is not None,
-        # A view has features where its model has them, but neither its share of structure nor its read-out.
+        # Some views of a model have features if the model has, but no read-out and no structure, which are
+        # those of all views.
         has_meaning=has_meaning and not name.views,
         share=0.0 if name.views else record.structure,
     )

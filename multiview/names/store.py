@@ -40,7 +40,9 @@ class VectorStore:
     """
 
     def __init__(self, folder: Path | None = None, columns: int = 1, dtype: str = "float32") -> None:
-        self.folder = None if folder is None else folder.absolute()  # shards are added later
+        self.folder = (
+            None if folder is None else folder.absolute()
+        )  # absolute, because the working folder may change before a shard is added
         self.columns = columns
         self.dtype = np.dtype(dtype)
         self.shards: list[NDArray[np.floating]] = []
@@ -84,7 +86,7 @@ class VectorStore:
             raise UserError(f"values up to {np.abs(vectors_KnD).max():.3g} do not fit {self.dtype}")
         digests = [_digest(text) for text in texts]
         if self.folder is not None:
-            # The content is part of the name: two processes that share a folder do not overwrite each other.
+            # The content is part of the name, so that two processes do not overwrite each other's shards.
             content = hashlib.sha256("".join(digests).encode() + shard.tobytes()).hexdigest()
             path = self.folder / f"{len(self.shards):05d}-{content[:8]}.npy"
             with lock_folder(self.folder, wait=True):

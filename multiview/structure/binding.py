@@ -210,9 +210,8 @@ class BindingView(WeightlessView):
         # Spelling is made of random signs, so shifting it by one place is a random map. With the factor √S
         # the inner product of two bound pairs is about the product of the cosines of their words.
         dependent_US = (vector_UE @ dependent_map_ES + spelling_US.roll(1, dims=1)) * WIDTH**0.5
-        dependent_US = torch.cat(
-            [dependent_US, x_NE.new_ones(1, WIDTH)]
-        )  # for words that are bound to no second word
+        # The last row, of ones, is for words that are bound to no second word.
+        dependent_US = torch.cat([dependent_US, x_NE.new_ones(1, WIDTH)])
         sum_BS = x_NE.new_zeros(plan.sentences, WIDTH)
         if x_NE.device.type == "cpu" and not x_NE.requires_grad:
             tables = (table.numpy() for table in (head_US, dependent_US, sign_RS, sum_BS))
