@@ -18,7 +18,7 @@ pyarrow_parquet = pytest.importorskip("pyarrow.parquet")
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_ray_data_gives_the_vectors_of_encode(tmp_path: Path) -> None:
+def test_ray_data_gives_the_vectors_of_encode(tmp_path: Path, packaged_encoder: MultiViewEncoder) -> None:
     page = (ROOT / "docs/scaling.md").read_text(encoding="utf-8")
     (code,) = [
         block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "import ray" in block
@@ -33,4 +33,4 @@ def test_ray_data_gives_the_vectors_of_encode(tmp_path: Path) -> None:
     table = pyarrow_parquet.read_table(tmp_path / "vectors").to_pydict()
     vector_of_text = dict(zip(table["text"], table["vector"], strict=True))
     vectors = [vector_of_text[sentence] for sentence in sentences]
-    np.testing.assert_allclose(vectors, MultiViewEncoder.load("builtin", "cpu").encode(sentences), atol=1e-5)
+    np.testing.assert_allclose(vectors, packaged_encoder.encode(sentences), atol=1e-5)

@@ -47,7 +47,7 @@ def entry_points(packaged_encoder: MultiViewEncoder):
         "scikit-learn": MultiViewTransformer(packaged_encoder).fit([]).transform,
         "with_structure": with_structure(Lengths(), 0.15, packaged_encoder).encode,
         "mteb": lambda texts: MtebEncoder(packaged_encoder, "ours").encode([{"text": texts}]),
-        "parse": lambda texts: parsing.load(const=None).parse(texts),
+        "parse": parsing.load(const=None).parse,
     }
 
 

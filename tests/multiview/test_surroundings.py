@@ -31,8 +31,8 @@ def encoder() -> MultiViewEncoder:
 
 
 @pytest.fixture(scope="module")
-def expected() -> np.ndarray:
-    return MultiViewEncoder.load("builtin", "cpu").encode(SENTENCES)
+def expected(packaged_encoder: MultiViewEncoder) -> np.ndarray:
+    return packaged_encoder.encode(SENTENCES)
 
 
 def in_threads(encoder: MultiViewEncoder) -> np.ndarray:
@@ -118,9 +118,8 @@ def results(encoder: MultiViewEncoder) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def warm() -> tuple[MultiViewEncoder, dict[str, Any]]:
-    encoder = MultiViewEncoder.load("builtin", "cpu")
-    return encoder, results(encoder)
+def warm(packaged_encoder: MultiViewEncoder) -> tuple[MultiViewEncoder, dict[str, Any]]:
+    return packaged_encoder, results(packaged_encoder)
 
 
 @pytest.mark.parametrize("around", AROUND)

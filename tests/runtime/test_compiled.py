@@ -140,15 +140,14 @@ def test_a_user_without_home_has_no_cache_in_the_working_folder(sources, monkeyp
     assert ours._code_folders(sources.load().py_func) == [sources.folder / "__pycache__"]
 
 
-def test_without_the_compiler_python_computes() -> None:
+def test_without_the_compiler_python_computes(packaged_encoder: MultiViewEncoder) -> None:
     """With NUMBA_DISABLE_JIT=1, as where coverage of a program's own functions is measured."""
     texts = ["The lawyer praised the doctor.", "It rained."]
     encode = f"m.MultiViewEncoder.load('builtin', 'cpu').encode({texts}).tolist()"
     script = f"import multiview.model as m; print({encode})"
     done = run_python("-W", "error", "-c", script, NUMBA_DISABLE_JIT="1")
     assert done.returncode == 0 and not done.stderr, done.stderr
-    expected = MultiViewEncoder.load("builtin", "cpu").encode(texts)
-    np.testing.assert_allclose(json.loads(done.stdout), expected, atol=1e-5)
+    np.testing.assert_allclose(json.loads(done.stdout), packaged_encoder.encode(texts), atol=1e-5)
 
 
 def test_short_input_is_not_compiled(sources, tmp_path) -> None:

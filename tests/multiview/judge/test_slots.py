@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from multiview.folder.reading import TextSource
+from multiview.judge import Judge
 from multiview.judge.facts import PairFacts, facts_of_pairs
 from multiview.judge.slots import SPELLING_SHARE, SPELLING_WIDTH, slot_cosines
 from multiview.judge.weights import SLOTS
@@ -54,8 +54,8 @@ def slow_slots(pairs: PairFacts, row: int, vectors: np.ndarray) -> dict[str, np.
     return {slot: total / np.linalg.norm(total) for slot, total in sums.items()}
 
 
-def test_slots_are_those_of_a_slow_way() -> None:
-    source = TextSource.load("builtin", "cpu")
+def test_slots_are_those_of_a_slow_way(judge: Judge) -> None:
+    source = judge.source
     texts = [text for pair in PAIRS for text in pair]
     text_n2 = np.arange(len(texts)).reshape(-1, 2)
     pairs = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, None, 512), text_n2)
