@@ -131,7 +131,8 @@ def stale(file: str, text: str) -> list[str]:
         names += [name for name in LOCAL.findall(text) if not re.search(rf"(?<!`)\b{name}\b(?!`)", text)]
     paths = PLACE.findall(text)
     paths += re.findall(r"\]\(([^)#:]+)\)", text) if file == "README.md" else []
-    return names + [path for path in paths if not (ROOT / path).exists()]
+    roots = (ROOT, ROOT / "tests")  # the promises name tests by their paths below tests/
+    return names + [path for path in paths if not any((root / path).exists() for root in roots)]
 
 
 def test_what_pages_and_docstrings_refer_to_exists() -> None:
