@@ -201,10 +201,7 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Return the versions of Python, of the installed libraries that compute scores, and of ``packages``.
-
-    Packages that are not installed are left out.
-    """
+    """Return the versions of Python, of installed libraries that compute scores, and of ``packages``."""
     version_of = {"python": platform.python_version(), "multiview-embeddings": __version__}
     for name in ("torch", "numpy", "scipy", "scikit-learn", *packages):
         with contextlib.suppress(PackageNotFoundError):
@@ -321,10 +318,7 @@ def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None
 
 
 def _score_graded(splits: _EncodedSplits, seed: int) -> dict[str, Any]:
-    """Score pairs with graded scores by a regression, and by cosines, which need no training.
-
-    Protocols make no difference here.
-    """
+    """Score pairs by a regression, and by cosines, which need no training; protocols make no difference."""
     train, dev, test = splits["train"], splits["dev"], splits["test"]
     designs = [(design(encoded.blocks()), encoded.y.astype(np.float64)) for encoded in (train, dev, test)]
     metrics, predictions = relatedness(designs[0], designs[1], designs[2], seed)

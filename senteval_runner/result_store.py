@@ -95,9 +95,6 @@ def read_or_compute(
 
 
 def stored_results(report: Path, model: str = "") -> dict[str, TaskResult]:
-    """Return the finished results of a report by task, of the model whose key begins with ``model``.
-
-    The report must have one seed and, where ``model`` is empty, one model.
-    """
+    """Return finished results of a report by task, of the model whose key begins with ``model``."""
     paths = sorted(report.glob(f"parts/{model}*/*/*.json"))
     return {path.stem: config_from_json(TaskResult, read_record(path), where=path) for path in paths}

@@ -57,10 +57,7 @@ SETTINGS = {
 SETTING_COLUMNS = ("passes", "seeds", "rate", "numbers", "sentences", "on disk", "licence", "languages")
 """Beginnings of titles of columns and rows whose numbers are settings or sizes of files."""
 MAX_DIGITS_LESS = 2
-"""Number of decimals that a page may leave out of a command's number, at most.
-
-With fewer decimals too many numbers would match.
-"""
+"""Decimals that a page may leave out of a command's number; with fewer, too many numbers would match."""
 NUMBER = r"[−-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 UNIT = r"%|×|ms\b|s\b|MB\b|per cent|points?\b|sentences/s"
 FIGURE = re.compile(
@@ -143,11 +140,7 @@ def slug(title: str) -> str:
 
 
 def page_figures(page: str, text: str) -> Iterator[Row]:
-    """Yield the figures of a page.
-
-    The place of a figure is its section; its name is the section's and the row and column of a table, or the
-    first words of a paragraph.
-    """
+    """Yield the figures of a page, named by section, and row and column or the first words of a paragraph."""
     place = f"{page}#"
     header: list[str] = []
     block: list[str] = []
@@ -209,11 +202,7 @@ def write_rows(rows: Iterable[Row]) -> None:
 
 
 def unmatched(figures: Iterable[Row], rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the figures that have no row, and the rows that have no figure.
-
-    Each row takes one figure of each of its places. A row without a figure at some places is returned once
-    for each of these.
-    """
+    """Return the figures that have no row, and the rows that have no figure, one for each place."""
     rows_of_place: dict[str, list[Row]] = {}
     for row in rows:
         for place in row.places.split(" "):

@@ -33,19 +33,13 @@ from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.features import Float, Int
 
 GROUP_BYTES = 2 << 20
-"""Bytes of the rows that one step gathers for all folds, at most.
-
-More rows would leave the processor's cache before the second product reads them.
-"""
+"""Bytes of the rows of one step at most; more would leave the processor's cache before the second product."""
 MIN_ONEDNN_WEIGHTS = 16_384
 """Number of weights per fold from which the product of oneDNN is used, on processors where it is faster."""
 
 
 def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
-    """Return the matrix product a @ b of each fold, [F, K, N].
-
-    ``weights`` is the number of weights per fold; it decides which library computes the product.
-    """
+    """Return a @ b of each fold, [F, K, N]; the number of ``weights`` per fold decides on the library."""
     products = products_for(a_FKM)
     if a_FKM.shape[1] < 4 or weights < MIN_ONEDNN_WEIGHTS or not isinstance(products, OneDnnProducts):
         return torch.bmm(a_FKM, b_FMN)

@@ -75,10 +75,7 @@ class TorchBackend:
     """The L2 weights to choose from."""
 
     def train(self, fits: Sequence[Fit], *, keep: bool) -> list[FitResult]:
-        """Train every fit, and score it by the accuracy on its development rows.
-
-        The results hold the best weights if ``keep`` is true.
-        """
+        """Train every fit, scored by its accuracy on development rows; ``keep`` keeps the best weights."""
         x_ND = torch.from_numpy(self.x)
         y_N = torch.as_tensor(np.asarray(self.y))
 
@@ -132,10 +129,7 @@ class TorchBackend:
 
 @dataclass(frozen=True)
 class SklearnBackend:
-    """Trains scikit-learn's logistic regression with its default limit of iterations, as SentEval does.
-
-    The limit ends the training before it has converged.
-    """
+    """Trains scikit-learn's logistic regression, which stops at the default limit, before convergence."""
 
     x: Float
     y: Int
@@ -229,11 +223,9 @@ def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -
     """
     rows = np.arange(len(y))
     outer_folds = stratified_folds(rows, y, protocol.kfold, BINARY_FOLD_SEED)
-    inner_folds = [
-        fold
-        for train, _ in outer_folds
-        for fold in stratified_folds(train, y, protocol.kfold, BINARY_FOLD_SEED)
-    ]
+    inner_folds: list[Fold] = []
+    for train, _ in outer_folds:
+        inner_folds += stratified_folds(train, y, protocol.kfold, BINARY_FOLD_SEED)
     backend = _backend(x, y, classes, protocol, seed)
     accuracy = backend.search(inner_folds).reshape(protocol.kfold, protocol.kfold, -1)
     dev_scores = [_means(fold) for fold in accuracy]

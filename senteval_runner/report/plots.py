@@ -2,8 +2,9 @@
 
     Section("Per task", [plots.bars(["dep,const"], ["MR", "CR"], {("dep,const", "MR"): Score(74.2)})])
 
-Equal input gives equal bytes. If matplotlib is not installed, the figure holds a note in place of the plot,
-which names the extra to install.
+In all functions ``caption`` is the text below the figure, and ``inches`` its width. Equal input gives equal
+bytes. If matplotlib is not installed, the figure holds a note in place of the plot, which names the extra to
+install.
 """
 
 from __future__ import annotations
@@ -46,12 +47,8 @@ def bars(
 ) -> Figure:
     """Draw horizontal bars from zero, with whiskers for intervals or standard deviations.
 
-    Args:
-        series: names of the models; each has a colour.
-        groups: names of the tasks, from the top; each is a group with a bar per model.
-        scores: the score of a bar by series and group; a missing one leaves its place empty.
-        caption: text below the figure.
-        inches: width of the figure.
+    ``series`` are models, which have a colour each, ``groups`` tasks, from the top. ``scores`` are by series
+    and group; the place of a missing score stays empty.
     """
     finite_scores = {key: score for key, score in scores.items() if score and math.isfinite(score.value)}
 

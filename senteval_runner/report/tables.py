@@ -170,10 +170,7 @@ def _row(columns: Columns, scores: TaskMetrics) -> dict[str, float]:
 
 
 def task_means(row: Mapping[str, float]) -> dict[str, float]:
-    """Return the mean of each task's columns in the paper's table, by task.
-
-    ``row`` has scores by column of that table. 100 - 100 MSE takes the place of the MSE.
-    """
+    """Return the mean of each task's columns in a row of the paper's table, with 100 - MSE for the MSE."""
     by_task: dict[str, list[float]] = {}
     for column, (task, metric, _) in PAPER_COLUMNS.items():
         if column in row:
@@ -191,11 +188,7 @@ def with_average(row: dict[str, float]) -> dict[str, float]:
 
 @cache
 def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
-    """Return the rows of the paper's tables.
-
-    A row is the line of the file (with the texts model, quoted from, dim, hours), and its scores by column
-    with their average.
-    """
+    """Return the paper's rows: the line of the file, by column, and its scores with their average."""
     rows = []
     with open(Path(__file__).with_name("published.csv"), encoding="utf-8", newline="") as stream:
         for line in csv.DictReader(stream):

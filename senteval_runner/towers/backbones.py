@@ -45,10 +45,7 @@ Representation = tuple[str, str]
 
 
 def transformer_layers(count: int) -> tuple[str, ...]:
-    """Return the names of layers from the bottom up as EMP counts them: ``emb``, ``-12``, ... ``-1``.
-
-    ``emb`` are the embeddings; ``count`` is the number of layers above them.
-    """
+    """Return the names of layers from the bottom up as EMP counts them: ``emb``, ``-12``, ... ``-1``."""
     return ("emb", *map(str, range(-count, 0)))
 
 
@@ -209,18 +206,12 @@ class TransformerBackbone(Backbone):
         return [f"{self.name}: {note}" for note in (*notes, f"cut at {self._limit()} pieces")]
 
     def _limit(self) -> int:
-        """Return the largest number of word pieces of a sentence.
-
-        It is ``max_length``, or less if the model has fewer positions.
-        """
+        """Return the largest number of word pieces: ``max_length``, or less if the model reads fewer."""
         return max(4, min(self.max_length, max_pieces(self.config, self.model.tokenizer) or self.max_length))
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
-        """Return all columns of sentences, float32 [K, n, D].
-
-        The longest sentences are encoded first, so that those of a batch have about the same length.
-        """
+        """Return all columns, float32 [K, n, D]; sentences of about the same length are in one batch."""
         texts = list(map(text_of, sentences))
         tokenizer = self.model.tokenizer
         positions, _ = special_positions(tokenizer)
