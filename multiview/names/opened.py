@@ -166,14 +166,13 @@ def as_encoder(encoder: Encoder | SentenceVectors, trees: TreesOf | None = None)
 def _recipe_of_object(encoder: Encoder | SentenceVectors) -> EncoderRecipe:
     name, is_encoder = Name(base="encoder"), isinstance(encoder, Encoder)
     if isinstance(encoder, MultiViewEncoder):
-        has_meaning = bool(encoder.readout or encoder.structure)
         return EncoderRecipe(
             name=name,
             kind="object",
             load=functools.partial(_given, encoder),
             reads="trees",
-            has_features=has_meaning or encoder.has_scale,
-            has_meaning=has_meaning,
+            has_features=bool(encoder.readout or encoder.structure) or encoder.has_scale,
+            has_meaning=bool(encoder.readout),
             share=encoder.structure,
         )
     if not is_encoder and not callable(encoder):

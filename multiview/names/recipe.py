@@ -150,17 +150,16 @@ def _on_disk(name: Name, path: Path) -> EncoderRecipe:
     if not is_ours:
         return _of_library(name, input_hash(path, list_files(path, MODEL_SUFFIXES)))
     record = model_record(path)
-    has_meaning = bool(record.readout or record.structure)
     return EncoderRecipe(
         name=name,
         kind="multiview",
         load=functools.partial(MultiViewEncoder.load, name.base),
         identity=[model_sha256(path)],
         reads="trees",
-        has_features=has_meaning or record.scale is not None,
+        has_features=bool(record.readout or record.structure) or record.scale is not None,
         # Some views of a model have features if the model has, but no read-out and no structure, which are
         # those of all views.
-        has_meaning=has_meaning and not name.views,
+        has_meaning=bool(record.readout) and not name.views,
         share=0.0 if name.views else record.structure,
     )
 
@@ -254,6 +253,7 @@ def before_training(name: Name, seed: int) -> EncoderRecipe:
     """Return the recipe of a model before its first step; it has features if the model has them."""
     model = _inner(name, "multiview")
     assert name.corpus is not None
+    went_on_from_model = "start" in model_record(model_folder(name.base)).training
     return EncoderRecipe(
         name=name,
         kind="start",
@@ -261,6 +261,8 @@ def before_training(name: Name, seed: int) -> EncoderRecipe:
         identity=[model.key()],
         reads="trees",
         has_features=model.has_features,
+        has_meaning=model.has_meaning and went_on_from_model,
+        share=model.share,
     )
 
 
