@@ -35,7 +35,7 @@ from multiview.words.table import UNKNOWN_ROW, WordTable
 from multiview.words.vectors import Float
 from parsing.names import find_trees
 from parsing.trees.batch import Batch
-from parsing.trees.cache import SHARD_SENTENCES, TreeCache
+from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from runtime.files import read_array
 
@@ -169,12 +169,20 @@ class Split:
         gaps = zip(edges[::2], edges[1::2], strict=True)
         return cls([(first, stop) for first, stop in gaps if stop > first], validation)
 
-    def shuffle_segments(self, epoch: int, batch: int, seed: int) -> list[SentenceRange]:
+    def shuffle_segments(
+        self, epoch: int, batch: int, seed: int, shard_sentences: int
+    ) -> list[SentenceRange]:
         """Return the segments of one epoch in random order.
 
         A corpus of more than ``OPEN_SHARDS`` shards is divided at random into groups of that many shards, and
         the segments of one group come after those of another. Each shard is then decoded once an epoch; to
         decode one for each segment would take longer than a GPU's step.
+
+        Args:
+            epoch: the number of the epoch; each has other segments in another order.
+            batch: the number of sentences of a segment.
+            seed: the seed of the random order.
+            shard_sentences: the number of sentences of a shard of the tree cache.
         """
         random = np.random.default_rng([seed, epoch])
         offset = int(random.integers(batch)) if epoch else 0
@@ -182,9 +190,9 @@ class Split:
         if not segments and self.training:
             segments = [max(self.training, key=lambda span: span[1] - span[0])]
         segments = [segments[index] for index in random.permutation(len(segments))]
-        corpus_shards = math.ceil(self.training[-1][1] / SHARD_SENTENCES) if self.training else 0
+        corpus_shards = math.ceil(self.training[-1][1] / shard_sentences) if self.training else 0
         group_of_shard = random.permutation(corpus_shards) // OPEN_SHARDS
-        return sorted(segments, key=lambda segment: group_of_shard[segment[0] // SHARD_SENTENCES])
+        return sorted(segments, key=lambda segment: group_of_shard[segment[0] // shard_sentences])
 
 
 def cut_span(first: int, stop: int, batch: int, offset: int = 0, *, shortest: int = 0) -> list[SentenceRange]:

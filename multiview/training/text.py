@@ -69,7 +69,8 @@ class TextSteps:
 
     def of_epoch(self, epoch: int) -> list[Callable[[], Step]]:
         """Return the steps of an epoch as functions, each of which reads and plans its step when called."""
-        segments = self.split.shuffle_segments(epoch, self.batch, self.source.seed)
+        shard_sentences = self.source.cache.manifest.shard_sentences
+        segments = self.split.shuffle_segments(epoch, self.batch, self.source.seed, shard_sentences)
         per_step = self.segments_per_step
         starts = range(0, len(segments) - per_step + 1, per_step)  # the last segments may not fill a step
         return [partial(self.prepare, epoch, segments[first : first + per_step]) for first in starts]

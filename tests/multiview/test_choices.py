@@ -15,9 +15,11 @@ from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
 from multiview.train import cli, main, open_trainer
 from multiview.training.data import OPEN_SHARDS, Split, cut_span
-from parsing.trees.cache import SHARD_SENTENCES
+from parsing.trees.cache import SHARD_SENTENCES, TreeCache
 from runtime import device as threads
 from runtime.errors import UserError
+from tests.fixtures.trees import changed
+from tests.parsing.pipeline.toy_parsers import write_cache
 
 PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we read the rest, what is off
     "views": "dep,const",  # 3.4: the pair of the highest average
@@ -125,23 +127,40 @@ def test_split_and_segments_cover_whole_documents() -> None:
     assert 400 <= len(validation_rows) <= 900
     assert {edge for span in split.validation for edge in span} <= set(documents.tolist())
     for epoch in range(3):
-        rows = rows_of(split.shuffle_segments(epoch, 50, seed=1))
+        rows = rows_of(split.shuffle_segments(epoch, 50, 1, SHARD_SENTENCES))
         assert len(rows) == len(set(rows)) > 0.9 * len(training_rows) and set(rows) <= set(training_rows)
-    segments = [split.shuffle_segments(epoch, 50, seed=1) for epoch in (1, 1, 2)]
+    segments = [split.shuffle_segments(epoch, 50, 1, SHARD_SENTENCES) for epoch in (1, 1, 2)]
     assert segments[0] == segments[1] != segments[2]
     assert cut_span(10, 31, 10) == [(10, 20), (20, 30)]
     assert cut_span(10, 36, 10, offset=4) == [(14, 24), (24, 34)]
 
 
-def test_a_large_corpus_is_shuffled_by_groups_of_shards() -> None:
+@pytest.mark.parametrize("size", [4096, SHARD_SENTENCES])
+def test_a_large_corpus_is_shuffled_by_groups_of_shards(size: int) -> None:
     """Each segment comes once, and a group of segments reads no more shards than are kept open."""
     shards = 3 * OPEN_SHARDS
-    split = Split([(0, shards * SHARD_SENTENCES)], [])
-    segments = split.shuffle_segments(0, 1024, seed=1)
-    assert sorted(segments) == cut_span(0, shards * SHARD_SENTENCES, 1024)
-    groups = np.split(np.array([first for first, _ in segments]) // SHARD_SENTENCES, 3)
+    split = Split([(0, shards * size)], [])
+    segments = split.shuffle_segments(0, 1024, 1, size)
+    assert sorted(segments) == cut_span(0, shards * size, 1024)
+    groups = np.split(np.array([first for first, _ in segments]) // size, 3)
     assert [len(set(group.tolist())) for group in groups] == [OPEN_SHARDS] * 3
     assert all(np.ptp(group) > shards / 2 for group in groups), "drawn from the whole corpus"
+
+
+def test_an_epoch_opens_each_shard_once_whatever_its_size(
+    tiny: NewViewsConfig, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr("multiview.training.data.OPEN_SHARDS", 3)
+    write_cache(tmp_path / "small", [("a", "b")] * 480, documents=range(0, 480, 40), shard=40)
+    trainer = open_trainer(changed(tiny, trees=tmp_path / "small", loop={"epochs": 1, "validation": 0}))
+    opened: list[int] = []
+    open_shard = TreeCache._open
+    monkeypatch.setattr(
+        TreeCache, "_open", lambda cache, shard: (opened.append(shard), open_shard(cache, shard))[1]
+    )
+    for job in trainer.jobs():
+        job()
+    assert sorted(opened) == [*range(12)]
 
 
 def test_of_long_documents_parts_are_held_out() -> None:
