@@ -78,11 +78,11 @@ def read_vectors(value: Any, caller: str) -> Tensor:
 def unit_rows(rows: Float) -> Float:
     """Return the rows scaled to length 1, without overflow or underflow of squares; zero rows stay zero.
 
-    Each row is first divided by its largest number. :func:`runtime.vectors.divide_by_norms` does not do so,
-    and differs in the last digits.
+    Each row is first divided by the largest magnitude of its numbers. :func:`runtime.vectors.divide_by_norms`
+    does not do so, which is faster, and differs in the last digits.
     """
     least, most = (statistic(axis=1, keepdims=True, initial=0) for statistic in (rows.min, rows.max))
-    unit: Float = rows / np.maximum(np.maximum(most, -least), 1e-12)
+    unit: Float = rows / np.maximum(np.maximum(most, -least), np.finfo(rows.dtype).tiny)
     length = np.sqrt(np.add.reduce(unit * unit, axis=1, keepdims=True))  # np.linalg.norm would copy the rows
     unit /= np.maximum(length, 1e-12)
     return unit
