@@ -38,7 +38,7 @@ from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
 from runtime.errors import UserError, extra
 
-WORD_DIM, BATCH = 128, 128
+WORD_DIM, LSTM_BATCH = 128, 128
 """The size of the LSTM's random word vectors, and its batch size."""
 RANDOM_DIM = 300
 """The size of a bag's random word vectors if a name gives none."""
@@ -164,8 +164,8 @@ class RandomLSTM:
         """Return the vectors [n, D] of token lists."""
         longest_first = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
         vectors = np.zeros((len(sentences), 2 * self.lstm.hidden_size), dtype=np.float32)
-        for first in range(0, len(sentences), BATCH):
-            rows = longest_first[first : first + BATCH]
+        for first in range(0, len(sentences), LSTM_BATCH):
+            rows = longest_first[first : first + LSTM_BATCH]
             batch = [sentences[row] or ["."] for row in rows]
             types = [token for words in batch for token in words]
             words_NE = self.words.rows(0, self.words.vocabulary.lookup(types))

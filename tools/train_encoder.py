@@ -45,11 +45,11 @@ HELD_OUT_SHARE = 0.01  # probability that a document is held out
 MAX_SIMILARITY = (
     0.8  # a sentence with this similarity to an evaluation sentence, or a higher one, is left out
 )
-COMMON = 2000  # a trigram of so many evaluation sentences is not used to compare sentences
+COMMON = 2000  # a trigram of this many evaluation sentences is not used to compare sentences
 VOCABULARY = 40_000  # words
 TEACHER_DIM, SKIP_GRAM_DIM = 384, 192  # sizes of the two vectors of a word
 SKIP_GRAM_SCALE = 0.35  # root mean square of skip-grams, divided by that of the first vectors
-PASSES, LEARNING_RATE, BATCH = 6, 3e-3, 1024  # of the training of word vectors
+PASSES, LEARNING_RATE, WORD_VECTOR_BATCH = 6, 3e-3, 1024  # of the training of word vectors
 WORD = re.compile(r"\w+")
 CLAUSE_END = re.compile(r"\s*[,;:()\u2014]\s*|\s--\s")
 STRUCTURE = 0.15  # default share of structure
@@ -269,7 +269,9 @@ def fit_to_teacher(folder: Path, teacher: str, words: Sequence[str], weight_W1: 
     table_optimiser = torch.optim.SparseAdam([table_WT.requires_grad_()], LEARNING_RATE)
     optimisers: Any = [table_optimiser, torch.optim.Adam([bias_T], LEARNING_RATE)]
     torch.manual_seed(0)
-    batches = [rows_B for _ in range(PASSES) for rows_B in torch.randperm(len(cache)).split(BATCH)]
+    batches = [
+        rows_B for _ in range(PASSES) for rows_B in torch.randperm(len(cache)).split(WORD_VECTOR_BATCH)
+    ]
     for step, rows_B in enumerate(batches):
         bags = [token_N[end_S1[row] : end_S1[row + 1]] for row in rows_B.tolist()]
         offset_B = torch.tensor([0, *map(len, bags[:-1])]).cumsum(0)

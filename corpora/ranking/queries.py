@@ -23,7 +23,7 @@ from corpora.training_pairs import read_training_pairs, text_key
 from runtime.errors import MissingExtraError, UserError
 from runtime.vectors import divide_by_norms
 
-Vectors = NDArray[np.floating]
+FloatArray = NDArray[np.floating]
 METRICS = ("P@1", "MRR", "recall@10")
 LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
 RECALL_AT = 10
@@ -40,13 +40,13 @@ class QuerySet:
     texts: list[str]
     relevant: list[NDArray[np.int64]]
 
-    def ranks_by_vectors(self, query_QD: Vectors, text_ND: Vectors) -> list[NDArray[np.int64]]:
+    def ranks_by_vectors(self, query_QD: FloatArray, text_ND: FloatArray) -> list[NDArray[np.int64]]:
         """Return the ranks of each query's relevant sentences by cosine; a zero vector has cosine 0."""
         unit_QD, unit_ND = (divide_by_norms(vectors.astype(np.float32)) for vectors in (query_QD, text_ND))
         blocks = (unit_QD[first : first + BLOCK] @ unit_ND.T for first in range(0, len(unit_QD), BLOCK))
         return self._ranks(scores_N for scores_BN in blocks for scores_N in scores_BN)
 
-    def score_vectors(self, query_QD: Vectors, text_ND: Vectors) -> dict[str, float]:
+    def score_vectors(self, query_QD: FloatArray, text_ND: FloatArray) -> dict[str, float]:
         """Return the metrics of the ranking by the cosine of vectors."""
         return ranking_metrics(self.ranks_by_vectors(query_QD, text_ND))
 
@@ -111,7 +111,9 @@ def read_queries(path: Path, corpus: Sequence[str] | None = None) -> QuerySet:
     return QuerySet(list(relevant_of_query), texts, relevant)
 
 
-def report_lines(data: QuerySet, vectors: Mapping[str, tuple[Vectors, Vectors]]) -> Iterator[tuple[str, str]]:
+def report_lines(
+    data: QuerySet, vectors: Mapping[str, tuple[FloatArray, FloatArray]]
+) -> Iterator[tuple[str, str]]:
     """Yield the sizes of the set, then each method and its metrics in per cent: name and text of a line.
 
     ``vectors`` are those of the queries [Q, D] and of the collection [N, D], by encoder. The lexical methods

@@ -14,7 +14,7 @@ from multiview.libraries.arrays import read_vectors
 from parsing.trees.batch import Batch
 from runtime.errors import UserError
 
-Vectors = NDArray[np.floating] | Tensor
+ArrayOrTensor = NDArray[np.floating] | Tensor
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def check_finite(vectors_BD: Tensor, batch: Batch, rows: NDArray[np.integer], na
         )
 
 
-def unit_vectors(first: Vectors, second: Vectors) -> tuple[Tensor, Tensor]:
+def unit_vectors(first: ArrayOrTensor, second: ArrayOrTensor) -> tuple[Tensor, Tensor]:
     """Return vectors scaled to length 1, [n, D] and [m, D], on the device of the first; zero stays zero.
 
     UserError if one of them is no array of vectors, or if their sizes differ.

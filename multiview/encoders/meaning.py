@@ -24,7 +24,7 @@ from torch.nn.functional import linear, normalize
 
 FEATURE_LENGTH = 5.06
 """L. Each of 2,560 features has a deviation of 0.1, each of 256 one of 0.32; chosen on development tasks."""
-SAMPLE_SENTENCES, BLOCK_SENTENCES = 5_000, 50
+SAMPLE_SENTENCES, SAMPLE_BLOCK_SENTENCES = 5_000, 50
 """The number of sentences over which a scale is measured, and of neighbouring sentences in a block."""
 SentenceRange = tuple[int, int]
 """The numbers ``first`` and ``stop`` (excluded) of a range of sentences of a text."""
@@ -120,7 +120,7 @@ def deviations(mean_D: Tensor, square_D: Tensor) -> Tensor:
 
 
 def sample_ranges(
-    parts: Sequence[SentenceRange], sentences: int = SAMPLE_SENTENCES, block: int = BLOCK_SENTENCES
+    parts: Sequence[SentenceRange], sentences: int = SAMPLE_SENTENCES, block: int = SAMPLE_BLOCK_SENTENCES
 ) -> list[SentenceRange]:
     """Return ranges of successive sentences, spread evenly over the ``parts`` of a text.
 

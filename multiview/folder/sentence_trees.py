@@ -11,10 +11,10 @@ from parsing.text_parser import TextParser, load
 from runtime.files import json_digest
 from runtime.pool import LocalPool, Pool
 
-SHARD_SENTENCES = 4096
-"""The sentences of a shard: so few that a killed run, which loses unfinished shards, loses some seconds."""
-MIN_SENTENCES_FOR_WORKERS = 2048
-"""The fewest sentences for which worker processes are started, which takes as long as parsing so many."""
+TASK_SHARD_SENTENCES = 4096
+"""The sentences of a shard. They are few, because a killed run loses the shards that are not finished."""
+MIN_SENTENCES_FOR_PARSING_WORKERS = 2048
+"""The fewest sentences for which worker processes are started. Their start takes as long as parsing these."""
 
 
 def parse_sentences(
@@ -37,12 +37,12 @@ def parse_sentences(
         length=len(sentences),
     )
     pool: Pool
-    if len(sentences) < MIN_SENTENCES_FOR_WORKERS:  # by the parsers that the reader has loaded
+    if len(sentences) < MIN_SENTENCES_FOR_PARSING_WORKERS:  # by the parsers that the reader has loaded
         parser = TextParser(*(reader.parser(kind) if kind in kinds else None for kind in ("dep", "const")))
         pool = Pool(Worker, lambda: parser)
     else:
         specs = [reader.parser_spec(kind) if kind in kinds else None for kind in ("dep", "const")]
         pool = LocalPool(Worker, functools.partial(load, *specs))
-    summary = run_corpus(corpus, output, pool, shard_sentences=SHARD_SENTENCES)
+    summary = run_corpus(corpus, output, pool, shard_sentences=TASK_SHARD_SENTENCES)
     if summary.parsed_now:
         print(f"parsed {summary.parsed_now:,} sentences in {summary.seconds:.1f} s into {output}")

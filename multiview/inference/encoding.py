@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 VectorKind = Literal["meaning", "features", "views"]
 """Kinds of vectors: one for cosines, one for classifiers, and the vectors of the views as they are."""
-BATCH = 512
+ENCODE_BATCH = 512
 """The batch size. In a larger batch more words occur twice, and each word is computed once a batch."""
 FEW_SENTENCES = 200
 """A call with fewer sentences is computed by one thread."""
 PART_SENTENCES = 1024
 """The number of sentences that a worker process encodes at a time."""
-MIN_SENTENCES_FOR_WORKERS = 4096
+MIN_SENTENCES_FOR_ENCODING_WORKERS = 4096
 """A call with fewer sentences starts no worker processes, because starting them would take longer."""
 NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
     "prompt": (None, ""),
@@ -62,7 +62,7 @@ class EncodeOptions:
     :meth:`multiview.model.MultiViewEncoder.encode` describes them.
     """
 
-    batch_size: int = BATCH
+    batch_size: int = ENCODE_BATCH
     show_progress_bar: bool | None = None
     convert_to_tensor: bool = False
     device: Any = None
@@ -160,7 +160,7 @@ def vectors_of(job: EncodingJob, texts: Sequence[str | Tokens] | None) -> Tensor
 
     Worker processes compute those of many sentences if the options ask for more than one worker on a CPU.
     """
-    is_long = texts is not None and len(texts) >= MIN_SENTENCES_FOR_WORKERS
+    is_long = texts is not None and len(texts) >= MIN_SENTENCES_FOR_ENCODING_WORKERS
     if job.options.workers > 1 and is_long and texts is not None and job.device.type == "cpu":
         return torch.from_numpy(encode_by_processes(job, texts))
     return job.encode(texts)

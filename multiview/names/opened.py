@@ -25,7 +25,7 @@ from multiview.libraries.arrays import Float
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import Name, parse_names
 from multiview.names.recipe import EncoderRecipe, recipe_of
-from multiview.names.store import StoredVectors
+from multiview.names.store import StoredVectors, VectorFunction
 from multiview.names.vectors import ComputedVectors, Loader, TreesOf, computed_vectors
 from runtime.errors import UserError
 from runtime.files import json_digest
@@ -52,7 +52,7 @@ class Encoder(Protocol):
 class ConcatenatedVectors:
     """A function of sentences whose vectors are those of several encoders, or of one, concatenated."""
 
-    parts: Sequence[ComputedVectors | StoredVectors]
+    parts: Sequence[VectorFunction]
     project: int | None = None
     """Size of a fixed Glorot random projection, the control for embedding size."""
     seed: int = 0
@@ -105,7 +105,7 @@ class OpenedEncoder:
     def of(
         cls,
         loaders: Sequence[Loader],
-        keep: Callable[[ComputedVectors], ComputedVectors | StoredVectors],
+        keep: Callable[[ComputedVectors], VectorFunction],
         *,
         project: int | None = None,
         seed: int = 0,

@@ -28,7 +28,7 @@ from corpora.characters import VERSION
 from corpora.inputs import input_hash, list_files
 from multiview.baselines import Bag, RandomLSTM, load_start, lookup_of
 from multiview.encoders.batch_encoder import view_positions
-from multiview.encoders.meaning import BLOCK_SENTENCES, FEATURE_LENGTH, SAMPLE_SENTENCES
+from multiview.encoders.meaning import FEATURE_LENGTH, SAMPLE_BLOCK_SENTENCES, SAMPLE_SENTENCES
 from multiview.encoders.registry import view_class
 from multiview.folder.files import model_folder, model_record, model_sha256
 from multiview.libraries.pretrained import Encode, assemble, encode_texts, load_pretrained
@@ -44,7 +44,7 @@ from runtime.errors import UserError, extra
 from runtime.files import json_digest, read_json, sha256_file
 from runtime.folders import current_folder
 
-BATCH = 128
+TRANSFORMER_BATCH = 128
 """Sentences that a transformer encodes at a time."""
 VIEW_DIM = 128
 """Dimensions of one untrained view."""
@@ -114,7 +114,11 @@ def recipe_of(name: Name | str, seed: int = 0) -> EncoderRecipe:
     if name.option_file is not None:
         options["file"] = sha256_file(name.option_file)
     if name.scale_trees is not None:
-        options["scale"] = [sha256_file(name.scale_trees / MANIFEST), SAMPLE_SENTENCES, BLOCK_SENTENCES]
+        options["scale"] = [
+            sha256_file(name.scale_trees / MANIFEST),
+            SAMPLE_SENTENCES,
+            SAMPLE_BLOCK_SENTENCES,
+        ]
     if name.structure is not None:
         options["structure"] = [check_share(name.structure), WIDTH]
     identity = [name.prefix, *recipe.identity, options]
@@ -171,7 +175,7 @@ def _of_library(name: Name, folder_hash: str | None = None) -> EncoderRecipe:
 
     def load(device: str | None) -> Encode:
         model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))
-        return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
+        return functools.partial(encode_texts, model, name.base, batch_size=TRANSFORMER_BATCH)
 
     return EncoderRecipe(name=name, kind="sentence-transformers", load=load, identity=[content], reads="text")
 
@@ -206,7 +210,7 @@ def pooled(name: Name, seed: int) -> EncoderRecipe:
 
     def load(device: str | None) -> Encode:
         model = assemble(load_pretrained(name.base), name.prefix).to(pick_device(device))
-        return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
+        return functools.partial(encode_texts, model, name.base, batch_size=TRANSFORMER_BATCH)
 
     identity = [_inner(name, "sentence-transformers").key()]
     return EncoderRecipe(name=name, kind="pooled", load=load, identity=identity, reads="text")

@@ -153,5 +153,5 @@ class StoredVectors:
             store.add(chunk, check_vectors(vectors, chunk, name, store.dim, store.columns))
 
 
-Vectors = ComputedVectors | StoredVectors
-"""Vectors of one encoder, with their key and label."""
+VectorFunction = ComputedVectors | StoredVectors
+"""A function of sentences that returns the vectors of one encoder, with their key and label."""

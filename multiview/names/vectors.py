@@ -38,11 +38,11 @@ Sentences = Sequence[str | Sequence[str]]
 Compute = Callable[[Sentences | None, TreeCache | None, bool | None], Float]
 """Returns the vectors of sentences, or of all sentences of a tree cache if the first argument is None. The
 last argument shows a progress bar; None shows it at a terminal."""
-BATCH = 128
+MULTIVIEW_BATCH = 128
 """Sentences that a model encodes at a time."""
 
 
-CHUNK = 2048
+STORED_TOGETHER = 2048
 """Sentences that are encoded and stored together, so that a killed process loses at most these."""
 
 
@@ -181,7 +181,7 @@ class ModelVectors:
     def __call__(self, sentences: Any, trees: TreeCache | None, show: bool | None) -> Float:
         """Return the vectors of sentences, or of all sentences of ``trees``."""
         model, name, kind = self.model, self.loader.recipe.name, self.kind
-        options: dict[str, Any] = {"batch_size": BATCH, "show_progress_bar": show}
+        options: dict[str, Any] = {"batch_size": MULTIVIEW_BATCH, "show_progress_bar": show}
         options["trees"] = trees or self.loader.stored_trees
         if kind == "features":
             return model.features(sentences, views=name.views, **options)
@@ -225,8 +225,8 @@ def scaled(compute: Compute, text: Path) -> Compute:
     def scale() -> Scale:
         trees = TreeCache.open(text)
         sentences = [*trees.words(sample_ranges([(0, len(trees))]))]
-        firsts = range(0, len(sentences), CHUNK)
-        blocks = (sentences[first : first + CHUNK] for first in firsts)
+        firsts = range(0, len(sentences), STORED_TOGETHER)
+        blocks = (sentences[first : first + STORED_TOGETHER] for first in firsts)
         return Scale.measure(torch.from_numpy(compute(block, None, False)) for block in blocks)
 
     return lambda *call: scale()(torch.from_numpy(compute(*call))).numpy()
@@ -250,9 +250,9 @@ def text_of(sentence: str | Sequence[str]) -> str:
 
 
 def chunks(sentences: Sequence[Any], title: str, show: bool | None = None) -> Iterator[Sequence[Any]]:
-    """Yield sentences in chunks of :data:`CHUNK`, with a progress bar."""
+    """Yield sentences in chunks of :data:`STORED_TOGETHER`, with a progress bar."""
     with progress(total=len(sentences), description=title, show=show) as bar:
-        for first in range(0, len(sentences), CHUNK):
-            chunk = sentences[first : first + CHUNK]
+        for first in range(0, len(sentences), STORED_TOGETHER):
+            chunk = sentences[first : first + STORED_TOGETHER]
             yield chunk
             bar.update(len(chunk))

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from corpora.sentences import read_sentences
-from multiview.encoders.batch_encoder import Vectors, unit_vectors
+from multiview.encoders.batch_encoder import ArrayOrTensor, unit_vectors
 from multiview.folder.reading import TextSource
 from multiview.libraries.arrays import check_encoder, check_vectors
 from multiview.structure.joining import check_share, check_structure_size, put_beside
@@ -67,7 +67,7 @@ class WithStructure:
         return vectors.numpy()
 
     @with_torch_defaults()
-    def similarity(self, first: Vectors, second: Vectors) -> torch.Tensor:
+    def similarity(self, first: ArrayOrTensor, second: ArrayOrTensor) -> torch.Tensor:
         """Return the cosines of all vectors of ``first`` and of ``second``, [n, m]; [D] counts as [1, D]."""
         left, right = unit_vectors(first, second)
         return left @ right.T

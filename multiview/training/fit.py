@@ -42,7 +42,7 @@ from runtime.folders import current_folder, replace_folder
 from runtime.progress import progress
 
 Numbers = NDArray[np.floating]
-BATCH = 2048
+FIT_BATCH = 2048
 """Sentences encoded and added up at a time."""
 HELD_OUT = 4000
 """The most sentences that are held out, in whole documents. One half chooses the strength of the ridge, the
@@ -229,7 +229,7 @@ def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> li
     for number, span in enumerate(spans):
         block_N[slice(*span)] = number % 2
     held_out_parts: list[list[NDArray[np.float32]]] = [[] for _ in spans[:2]]
-    batches = encoder.reader.batches(None, encoder.requires_of(), cache, BATCH)
+    batches = encoder.reader.batches(None, encoder.requires_of(), cache, FIT_BATCH)
     with torch.inference_mode(), progress(total=len(cache), description="encode") as bar:
         # A batch has sentences of similar length; neighbours come together again in the sorted chunk.
         for _, chunk in groupby(batches, lambda batch: batch[0][0] // CHUNK_SENTENCES):

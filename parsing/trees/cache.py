@@ -40,7 +40,7 @@ from parsing.trees.batch import (
     narrow,
     offsets_of,
 )
-from parsing.trees.check import CHUNK, ShardRow, open_shard
+from parsing.trees.check import DATASET_CHUNK, ShardRow, open_shard
 from runtime.cli import Count, config_from_json, config_to_json, configuration
 from runtime.errors import UserError
 from runtime.files import SEAL, atomic_path, path_of, read_record, write_text
@@ -189,7 +189,11 @@ def write_shard(
             little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
             options: dict[str, Any] = {}
             if array.size:  # HDF5 has no empty chunk
-                options = {"chunks": (min(CHUNK, array.size),), "compression": "gzip", "compression_opts": 4}
+                options = {
+                    "chunks": (min(DATASET_CHUNK, array.size),),
+                    "compression": "gzip",
+                    "compression_opts": 4,
+                }
                 options["shuffle"] = array.dtype.itemsize > 1
             file.create_dataset(name, data=little_endian, track_times=False, **options)
     with atomic_path(folder / shard_name(index)) as temporary:

@@ -29,7 +29,7 @@ BYTE_DATASETS = ("flags", "type_bytes", "document_id_bytes")
 MAX_COMPRESSION = 1100
 """The largest ratio of a dataset to its file. Deflate reaches about 1,000, so that a dataset with a larger
 ratio is forged, and would only fill the memory."""
-CHUNK = 8192
+DATASET_CHUNK = 8192
 """Numbers in a compressed chunk: a training batch of 400 sentences has about as many tokens."""
 DEFLATE, SHUFFLE = 1, 2
 """HDF5's numbers for the filters that a shard may use; HDF5 has crashed on damaged data of other filters."""
@@ -145,7 +145,7 @@ def _dataset(file: h5py.File, name: str, length: int | None) -> h5py.Dataset:
     filters = _filters(data)
     has_our_filters = list(filters) in ([], [DEFLATE], [SHUFFLE, DEFLATE])
     has_width = filters.get(SHUFFLE, (data.dtype.itemsize,)) == (data.dtype.itemsize,)
-    if not (has_our_filters and has_width and data.chunks in (None, (min(CHUNK, *shape),))):
+    if not (has_our_filters and has_width and data.chunks in (None, (min(DATASET_CHUNK, *shape),))):
         raise ValueError(f"{name}: is not packed as docs/cache-format.md says")
     return data
 

@@ -33,7 +33,7 @@ from senteval_runner.evaluation_trees import EvaluationTrees
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.transformer import max_pieces
 
-BATCH = 32
+BACKBONE_BATCH = 32
 """Number of sentences encoded at a time."""
 POOLINGS = ("cls", "sep", "mean", "max")
 WHOLE_ENCODER, OWN_POOLING = "whole", "own"
@@ -219,8 +219,8 @@ class TransformerBackbone(Backbone):
         pieces = tokenizer(texts, truncation=False, verbose=False)["input_ids"]
         order = sorted(range(len(texts)), key=lambda i: -len(pieces[i]))
         columns_KnD = np.empty((len(self.columns), len(texts), self.dim), dtype=np.float32)
-        for first in range(0, len(order), BATCH):
-            rows = order[first : first + BATCH]
+        for first in range(0, len(order), BACKBONE_BATCH):
+            rows = order[first : first + BACKBONE_BATCH]
             batch = tokenizer([texts[i] for i in rows], **options).to(self.device)
             states = self.model.auto_model(**batch, output_hidden_states=True).hidden_states
             if len(states) != len(self.layers) or states[0].shape[2] != self.dim:

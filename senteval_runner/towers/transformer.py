@@ -19,9 +19,6 @@ from senteval_runner.towers import Pooling
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-BATCH = 64
-"""Number of texts embedded at a time without gradients."""
-
 
 class Tower(nn.Module):
     """A sentence-transformers model; ``pooling`` is the name of its own pooling, None if it is not known."""

@@ -56,17 +56,17 @@ NAME_IN_FIGURE_4 = {"capital-common": "capital-country", "capital-world": "capit
 """The names of categories in UNI's Figure 4, which has both sets of capitals as one category."""
 TIE = 1e-6
 """Cosines that differ by less count as equal."""
-Vectors = Mapping[str, NDArray[np.floating]]
+VectorOfText = Mapping[str, NDArray[np.floating]]
 """The vector of every text of the questions, of length 1."""
 
 
-def text_vectors(questions: Sequence[Analogy], encode: SentenceVectors) -> Vectors:
+def text_vectors(questions: Sequence[Analogy], encode: SentenceVectors) -> VectorOfText:
     """Return the unit vector of every text of the questions."""
     texts = list(dict.fromkeys(text for q in questions for text in q.texts))
     return dict(zip(texts, divide_by_norms(encode([text.split() for text in texts])), strict=True))
 
 
-def answer_ranks(questions: Sequence[Analogy], vectors: Vectors) -> NDArray[np.int64]:
+def answer_ranks(questions: Sequence[Analogy], vectors: VectorOfText) -> NDArray[np.int64]:
     """Return the rank of the right answer among the candidates of each question, from 1, [Q]."""
     ranks = []
     for q in questions:
@@ -121,7 +121,7 @@ def score(config: AnalogiesConfig, run: StudyRun) -> Page:
     models = run.open_all({spec: partial(open_model, spec) for spec in config.models})
 
     @cache
-    def vectors(name: str) -> Vectors:
+    def vectors(name: str) -> VectorOfText:
         return text_vectors(questions, models[name].encode)
 
     def compute(name: str, folder: Path) -> Figures:
@@ -175,7 +175,7 @@ def pair_texts(questions: Sequence[Analogy], level: str, category: str) -> dict[
     return pairs
 
 
-def pattern(questions: Sequence[Analogy], vectors: Vectors) -> Block:
+def pattern(questions: Sequence[Analogy], vectors: VectorOfText) -> Block:
     """Draw words, phrases and sentences of one category in a plane, with pairs joined (UNI Figure 3)."""
     present = {q.category for q in questions}
     category = "male-female" if "male-female" in present else next(c for c in CATEGORIES if c in present)
@@ -192,7 +192,7 @@ def pattern(questions: Sequence[Analogy], vectors: Vectors) -> Block:
     return plots.scatter(vectors_ND, classes, LEVELS, by="pca", links=links, caption=caption)
 
 
-def differences(questions: Sequence[Analogy], vectors: Vectors) -> Block:
+def differences(questions: Sequence[Analogy], vectors: VectorOfText) -> Block:
     """Draw the differences of the two vectors of pairs, coloured by category (UNI Figure 4)."""
     name_of = {name: NAME_IN_FIGURE_4.get(name, name) for name in CATEGORIES}
     names = list(dict.fromkeys(name_of.values()))

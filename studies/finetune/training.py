@@ -39,11 +39,11 @@ log = logging.getLogger(LOGGER)
 Features = Concatenation | Literal["one", "cosine"]
 """The input of a head: features of a pair of vectors, one vector, or the cosine of two."""
 _VECTORS_PER_FEATURE = {"one": 1, "uv": 2, "diff": 1, "prod": 1}
-BATCH = 16
+PAIR_BATCH = 16
 """Pairs per step of :func:`tune_pairs` (BURT, UNI)."""
 HEADS = "heads.safetensors"
 """The file of a model folder with the weights of its heads."""
-SCORE_BATCH = 64
+EMBED_BATCH = 64
 """Texts or pairs that are embedded at a time without gradients."""
 
 
@@ -241,8 +241,8 @@ def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Te
     order_N = np.argsort(lengths, kind="stable")
     blocks = []
     with torch.inference_mode(), progress(total=len(order_N), unit="text", description="score") as bar:
-        for first in range(0, len(order_N), SCORE_BATCH):
-            rows = order_N[first : first + SCORE_BATCH]
+        for first in range(0, len(order_N), EMBED_BATCH):
+            rows = order_N[first : first + EMBED_BATCH]
             blocks.append(compute(rows).float().cpu().numpy())
             bar.update(len(rows))
     out: NDArray[np.float32] = np.concatenate(blocks)[np.argsort(order_N)]
@@ -281,7 +281,7 @@ def tune_pairs(
         folder: where the state of training is saved; a state that is there is resumed.
     """
     head = Head(tower.dim, 2, "uv-diff", seed).to(next(tower.parameters()).device)
-    stream = Stream(draw, BATCH, seed, name)
+    stream = Stream(draw, PAIR_BATCH, seed, name)
     steps = epochs * stream.batches_per_pass
     config = TuningConfig(learning_rate=learning_rate, steps=steps, seed=seed)
     net = nn.ModuleDict({"tower": tower, name: head})

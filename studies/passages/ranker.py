@@ -47,7 +47,7 @@ HIDDEN_UNITS = 128
 """Units of the MLP scorer."""
 NEGATIVES = 4
 """Number of irrelevant passages that are drawn for every relevant one in a pass, if there are as many."""
-BATCH, SCORE_BATCH = 64, 4096
+RANKER_BATCH, RANKER_SCORE_BATCH = 64, 4096
 """Pairs of a batch in training, and in scoring."""
 CROSS_HIDDEN_UNITS = 256
 """Units of the cross-encoder's MLP."""
@@ -137,7 +137,7 @@ def score(scorer: nn.Module, split: Split) -> list[NDArray[np.float32]]:
     counts = [len(question.candidates) for question in split.questions]
     question_P = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
     passage_P = torch.from_numpy(np.concatenate([question.candidates for question in split.questions]))
-    batches = zip(question_P.split(SCORE_BATCH), passage_P.split(SCORE_BATCH), strict=True)
+    batches = zip(question_P.split(RANKER_SCORE_BATCH), passage_P.split(RANKER_SCORE_BATCH), strict=True)
     with torch.inference_mode():
         scores = [scorer(split.question_ND[rows], split.passage_ND[passages]) for rows, passages in batches]
     return np.split(torch.cat(scores).numpy(), np.cumsum(counts)[:-1])
@@ -194,7 +194,7 @@ def train_pass(
     scorer: nn.Module, split: Split, pairs: NDArray[np.int64], margin: float, adam: torch.optim.Optimizer
 ) -> None:
     """Train on all pairs of :func:`draw_pairs` once."""
-    for pairs_B3 in torch.from_numpy(pairs).split(BATCH):
+    for pairs_B3 in torch.from_numpy(pairs).split(RANKER_BATCH):
         question_B, right_B, wrong_B = pairs_B3.unbind(1)
         u_BD = split.question_ND[question_B]
         right_score_B = scorer(u_BD, split.passage_ND[right_B])

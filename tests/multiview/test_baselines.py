@@ -120,7 +120,7 @@ def test_a_transformers_last_layer_is_pooled_as_the_name_says(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("both_devices")
 def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multiview.baselines.BATCH", 2)
+    monkeypatch.setattr("multiview.baselines.LSTM_BATCH", 2)
     encoder = open_model(f"random:lstm?dim=6?vectors={glove}", seed=3)
     table = {word: values.astype(np.float32) for word, values in vectors_of(glove).items()}
     unknown = np.mean(list(table.values()), axis=0)

@@ -102,7 +102,7 @@ def test_trees_of_another_device_are_found_of_other_rules_of_characters_not(
 
 
 def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) -> None:
-    monkeypatch.setattr(sentence_trees, "SHARD_SENTENCES", 8)
+    monkeypatch.setattr(sentence_trees, "TASK_SHARD_SENTENCES", 8)
     folder = tmp_path / "trees"
     trees = trees_of(folder, data, "CR", "MRPC")
 
@@ -130,7 +130,7 @@ def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch
     """Many sentences go to workers, which load the parsers by their specification."""
     encoder = MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)  # the builtin parsers
     trees = trees_of(tmp_path / "here", data, "CR").of(encoder)
-    monkeypatch.setattr(sentence_trees, "MIN_SENTENCES_FOR_WORKERS", 0)
+    monkeypatch.setattr(sentence_trees, "MIN_SENTENCES_FOR_PARSING_WORKERS", 0)
     trees_of_workers = trees_of(tmp_path / "there", data, "CR").of(encoder)
     batch, batch_of_workers = (cache.read(0, len(cache)) for cache in (trees, trees_of_workers))
     for field in batch.fields:

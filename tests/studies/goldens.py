@@ -98,7 +98,7 @@ def train_faq(folder: Path) -> list[Path]:
     queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
     draw = labelled_pairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
-    with patch.object(training, "BATCH", 24):
+    with patch.object(training, "PAIR_BATCH", 24):
         device = torch.device("cpu")
         tower = training.tunable_tower(encoder, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
         training.tune_pairs(tower, draw, "faq", folder=folder / "state", seed=0, epochs=5, learning_rate=1e-3)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from studies.finetune.examples import PER_CLASS
-from studies.finetune.training import BATCH
+from studies.finetune.training import PAIR_BATCH
 from studies.passages.ranker import CROSS_BATCH, CROSS_RATE
 from studies.runner import read_presets
 from tests.test_commands import cli_of
@@ -49,7 +49,7 @@ def test_the_preset_has_the_papers_values_and_names_what_it_needs(
 
 def test_batches_and_models_are_those_of_the_papers() -> None:
     """The rest of each recipe is compared with its equations by the goldens."""
-    assert (BATCH, CROSS_BATCH, CROSS_RATE, PER_CLASS) == (16, 16, 2e-5, 354_000)
+    assert (PAIR_BATCH, CROSS_BATCH, CROSS_RATE, PER_CLASS) == (16, 16, 2e-5, 354_000)
     faq, layers = (read_presets(cli_of(f"studies.{name}").config)["paper"] for name in ("faq", "layers"))
     assert len(faq["models"]) == 6 and faq["retriever"] == faq["models"][0]
     assert len(layers["backbones"]) == 3

@@ -35,7 +35,7 @@ def encoder() -> MultiViewEncoder:
 
 @pytest.mark.process
 def test_processes_give_the_vectors_of_one(encoder: MultiViewEncoder, monkeypatch) -> None:
-    monkeypatch.setattr("multiview.inference.encoding.MIN_SENTENCES_FOR_WORKERS", len(TEXTS))
+    monkeypatch.setattr("multiview.inference.encoding.MIN_SENTENCES_FOR_ENCODING_WORKERS", len(TEXTS))
     monkeypatch.setattr("multiview.inference.encoding.PART_SENTENCES", 3)
     views = encoder.view_vectors(TEXTS, workers=2)
     np.testing.assert_allclose(views, encoder.view_vectors(TEXTS), atol=1e-5)

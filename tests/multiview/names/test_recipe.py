@@ -172,7 +172,7 @@ def test_a_scale_is_that_of_a_text(
 ) -> None:
     """Classifiers get each number centred and at one deviation over the text; cosines are of raw numbers."""
     spec = npz if spec == "npz" else spec
-    monkeypatch.setattr("multiview.names.vectors.CHUNK", 7)
+    monkeypatch.setattr("multiview.names.vectors.STORED_TOGETHER", 7)
     raw, scaled, none = (open_model(f"{spec}{end}") for end in ("", "?scale=trees", "?scale=none"))
     text = [list(words) for words in odd_sentences(30)]
     sentences, text_vectors = [["zzz"], *text[:3]], raw.encode(text).astype(np.float64)

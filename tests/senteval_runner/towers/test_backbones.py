@@ -52,7 +52,7 @@ def test_backbones_equal_a_loop(models, family, monkeypatch) -> None:
     """Each sentence alone, float64, without padding, pooled in plain Python."""
     from transformers import AutoModel
 
-    monkeypatch.setattr(backbones, "BATCH", 4)
+    monkeypatch.setattr(backbones, "BACKBONE_BATCH", 4)
     backbone = backbone_of(models[family])
     positions, missing = special_positions(backbone.model.tokenizer)
     assert tuple(positions.values()) == ((-1, -2) if family == "xlnet" else (0, -1)) and not missing

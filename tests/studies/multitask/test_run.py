@@ -107,7 +107,7 @@ class Lookup(torch.nn.Module):
 
 @pytest.mark.parametrize("text", ["SA", "SA(X)", "P", "P(M)*", "STS", "STS(C)", "NLI", "NLI(M)"])
 def test_heads_equal_plain_formulas(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "SCORE_BATCH", 4)
+    monkeypatch.setattr(training, "EMBED_BATCH", 4)
     stage, tower = parse_stages(text)[0], Lookup()
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(2, 6, 3)).round(3)
