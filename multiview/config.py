@@ -159,7 +159,7 @@ class LoopConfig:
     epochs: Epochs | None = None
     """Passes over the corpus; None: 3 from a start on, else 8."""
     max_steps: CountOrNone = 0
-    """Stop after so many steps; 0: no limit."""
+    """Stop after this many steps; 0: no limit."""
     max_minutes: NotNegative = 0.0
     """Stop after this many minutes; 0: no limit."""
     learning_rate: Positive | None = None
@@ -171,7 +171,7 @@ class LoopConfig:
     validation: CountOrNone = 2000
     """Sentences held out for validation."""
     patience: CountOrNone = 0
-    """Stop after so many validations without a lower loss; 0: never."""
+    """Stop after this many validations without a lower loss; 0: never."""
 
 
 @configuration

@@ -30,7 +30,7 @@ from torch.nn.functional import normalize
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, InitRule
 from multiview.encoders.batch_encoder import (
-    Vectors,
+    ArrayOrTensor,
     annotations_of,
     encoder_of_views,
     unit_vectors,
@@ -47,7 +47,7 @@ from multiview.folder.files import (
     save_model,
 )
 from multiview.folder.reading import MAX_LENGTH, SentenceReader, TextSource, Tokens
-from multiview.inference.encoding import BATCH, EncodeOptions, EncodingJob, VectorKind, vectors_of
+from multiview.inference.encoding import ENCODE_BATCH, EncodeOptions, EncodingJob, VectorKind, vectors_of
 from multiview.structure.joining import check_share, check_structure_size, structure_vectors
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors
@@ -201,7 +201,7 @@ class MultiViewEncoder:
         self,
         inputs: str | Iterable[str | Tokens] | None,
         *,
-        batch_size: int = BATCH,
+        batch_size: int = ENCODE_BATCH,
         show_progress_bar: bool | None = None,
         convert_to_tensor: bool = False,
         device: str | torch.device | None = None,
@@ -231,8 +231,8 @@ class MultiViewEncoder:
             device: move the model to this device, for later calls as well.
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
             trees: a tree cache made with the model's parsers; sentences in it are not parsed again.
-            truncate_dim: keep the first so many numbers of the meaning, scaled to length 1 again if the model
-                has a read-out.
+            truncate_dim: the number of leading numbers of the meaning that are kept, scaled to length 1 again
+                if the model has a read-out.
             workers: processes that share the sentences if ``inputs`` are at least 4,096, on a CPU; the
                 vectors are the same up to rounding.
             library_options: arguments of sentence-transformers' ``encode`` that change nothing here.
@@ -314,13 +314,13 @@ class MultiViewEncoder:
         return dim + self.structure_size if self.structure else dim
 
     @with_torch_defaults()
-    def similarity(self, first: Vectors, second: Vectors) -> Tensor:
+    def similarity(self, first: ArrayOrTensor, second: ArrayOrTensor) -> Tensor:
         """Return the cosine of each vector of ``first`` and each of ``second``, [n, m]. [D] is [1, D]."""
         left, right = unit_vectors(first, second)
         return left @ right.T
 
     @with_torch_defaults()
-    def similarity_pairwise(self, first: Vectors, second: Vectors) -> Tensor:
+    def similarity_pairwise(self, first: ArrayOrTensor, second: ArrayOrTensor) -> Tensor:
         """Return the cosine of each vector of ``first`` with its own of ``second``, [n]. [D] is [1, D]."""
         left, right = unit_vectors(first, second)
         if 1 not in (len(left), len(right)) and len(left) != len(right):

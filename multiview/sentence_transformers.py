@@ -4,6 +4,7 @@
 
 Every model folder has a file modules.json, by which sentence-transformers finds :class:`MultiViewModule`. It
 requires ``trust_remote_code``, because this class is outside its own package; :func:`load` does not.
+:mod:`multiview.structure.sentence_transformers` has the module of another model with structure beside it.
 """
 
 from collections.abc import Callable

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from multiview.words.vectors import WordVectors
 
 CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
-"""A dry run measures so many steps; after so many seconds it stops as soon as it has two."""
+"""The number of steps that a dry run measures, and the seconds after which it measures only two."""
 
 
 def main(options: TrainConfig | ProgramConfig) -> int:
@@ -98,9 +98,9 @@ def train(config: ProgramConfig, distributed: DistributedContext) -> int:
     with lock_folder(config.folder, option="--name or --output") if writes else contextlib.nullcontext():
         for model in models:
             code = train_one(model, distributed)
-            # A dry run of the other model would convert its fixed vectors, and write them to a file.
             if config.dry_run and len(models) > 1:
                 print("two models   this is the one of trained words; the other takes at most as long")
+            # A dry run ends here, because one of the other model would write its fixed vectors to a file.
             if code or config.dry_run:
                 return code
         if len(models) > 1 and distributed.is_first:

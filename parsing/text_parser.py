@@ -364,7 +364,10 @@ def _dependency_fields(
 
 
 def _dependency_defect(parse: DependencyParse, tokens: int, relations: int) -> str:
-    """Return what is wrong with a parse of so many tokens and relations, "" if nothing is."""
+    """Return what is wrong with the parse of a sentence, or "" if nothing is.
+
+    ``tokens`` is the number of tokens of the sentence, ``relations`` that of the parser's relations.
+    """
     if len(parse.heads) != tokens or not _are_ids(parse.relations, tokens, relations):
         return "ids outside the parser's inventories, or not one per word"
     _, defects = dependency_heights(parse.heads, np.array([0, tokens]))

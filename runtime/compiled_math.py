@@ -12,8 +12,8 @@ from numba.core import config
 from runtime.compiled import PART_OPTIONS, compiled_part
 
 FEW_SEQUENCES = 0 if config.DISABLE_JIT else 4
-"""A recurrence over at most so many sequences is compiled with its products, because calls of torch would
-take most of its time."""
+"""The most sequences of a recurrence that is compiled with its products, because calls of torch would take
+most of its time."""
 
 
 def tanh(x: Any) -> Any:

@@ -5,8 +5,10 @@ and a distractor, which has the words of the anchor in other roles::
 
     The lawyer praised the doctor. | The doctor was praised by the lawyer. | The doctor praised the lawyer.
 
-Its splits ``development`` and ``test`` share no frame and no content word. *HANS* (McCoy et al. 2019) is the
-lexical-overlap part of its published file: does a sentence entail a second one that is made of its words?
+Its splits ``development`` and ``test`` share no frame and no content word. Judges are fitted on the split
+``near`` as well, short sentences that differ by an article, a tense or one word, and are scored on ``new``,
+which has no content word of ``development`` or ``test``. *HANS* (McCoy et al. 2019) is the lexical-overlap
+part of its published file: does a sentence entail a second one that is made of its words?
 *PAWS* (Zhang et al. 2019) has pairs whose words were exchanged, which are paraphrases or not. *MinimalPairs*
 are the pairs of SICK's test set, of SNLI and of its counterfactual revisions (Kaushik et al. 2020) that have
 the same content words in other places or forms; pairs with entailment count as the same.
@@ -78,7 +80,10 @@ class Triplet:
 
 
 def triplets(split: str, fillings: int = FILLINGS) -> list[Triplet]:
-    """Return the triplets of a split (``development``, ``test``); frames are filled with random words."""
+    """Return the triplets of a split, whose frames are filled with random words.
+
+    The splits are ``development``, ``test``, ``near`` and ``new``.
+    """
     generator = random.Random(f"{split} 0")
     words = {
         row["class"]: [w.split() for w in row["words"].split("; ")] for row in split_rows("words.tsv", split)

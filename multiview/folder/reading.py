@@ -45,7 +45,7 @@ Tokens = Sequence[str]
 CHUNK_SENTENCES = 4096
 """The most sentences of a chunk, which are parsed together: enough to fill the parsers' batches."""
 CHUNK_TOKENS = 131_072
-"""A chunk ends with the sentence in which it reaches so many tokens."""
+"""The number of tokens at which a chunk ends, with the sentence that reaches it."""
 MAX_LENGTH = 4096
 """How many words of a text are read by default: some nine pages of a book."""
 MAX_CHARACTERS = 64

@@ -1,7 +1,7 @@
 """Computes structure, vectors of who did what to whom, and concatenates it to the vectors of an encoder.
 
-Legend of dimension suffixes: n or N sentences, B sentences of a batch, D size of an encoder's vector, S size
-of structure.
+Legend of dimension suffixes: N sentences, B sentences of a batch, D size of an encoder's vector, S size of
+structure, W width of the encoder of :func:`vectors_of_texts`, which is D, S or D + S.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 STRUCTURE_SIZES = (128, 256, 512, 1024)
 """The sizes that structure may have. A smaller one is made of the first numbers of the largest."""
-BATCH = 512
+STRUCTURE_BATCH = 512
 """The batch size."""
 
 
@@ -50,7 +50,7 @@ def check_structure_size(size: object) -> int:
 
 
 def join_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
-    """Return √(1 − λ) times meaning and √λ times structure, concatenated to [n, D + S]; λ is ``share``.
+    """Return √(1 − λ) times meaning and √λ times structure, concatenated to [N, D + S]; λ is ``share``.
 
     Both are scaled to length 1 first, so a cosine is (1 − λ) cos(meanings) + λ cos(structures).
     """
@@ -80,21 +80,21 @@ def joined_encoder(base: BatchEncoder, structure: BatchEncoder, share: float) ->
 def vectors_of_texts(
     encoder: BatchEncoder, source: TextSource, texts: Sequence[str | Tokens]
 ) -> NDArray[np.float32]:
-    """Return the vectors of texts, float32 [n, width]; the parsers of ``source`` parse them."""
-    vectors_nS = torch.zeros(len(texts), encoder.width, dtype=torch.float32)
+    """Return the vectors of texts, float32 [N, W]; the parsers of ``source`` parse them."""
+    vectors_NW = torch.zeros(len(texts), encoder.width, dtype=torch.float32)
     # Parsing runs in one thread, because it has no large matrix products.
     with torch.inference_mode(), torch_threads(1):
-        for row_B, batch in source.reader.batches(texts, encoder.requires, None, BATCH):
-            vectors_BS = encoder.encode(batch)
-            check_finite(vectors_BS, batch, row_B, source.name)
-            vectors_nS[torch.from_numpy(row_B)] = vectors_BS.cpu()
-    return vectors_nS.numpy()
+        for row_B, batch in source.reader.batches(texts, encoder.requires, None, STRUCTURE_BATCH):
+            vectors_BW = encoder.encode(batch)
+            check_finite(vectors_BW, batch, row_B, source.name)
+            vectors_NW[torch.from_numpy(row_B)] = vectors_BW.cpu()
+    return vectors_NW.numpy()
 
 
 def structure_vectors(
     source: TextSource, texts: Sequence[str | Tokens], opposites: Opposites | None = None
 ) -> NDArray[np.float32]:
-    """Return the structure of texts, float32 [n, S] of length 1; zero for a text without content words.
+    """Return the structure of texts, float32 [N, S] of length 1; zero for a text without content words.
 
     ``opposites`` are by default those of the package.
     """
@@ -106,18 +106,18 @@ def structure_vectors(
 def meaning_and_structure(
     source: TextSource, texts: Sequence[str | Tokens]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the meanings [n, D] and structures [n, S] of texts, of length 1; the texts are parsed once."""
+    """Return the meanings [N, D] and structures [N, S] of texts, of length 1; the texts are parsed once."""
     network = source.model.network
     meaning_encoder = encoder_of_views(network, range(len(network.views)), network.readout, None)
     structure_encoder = encoder_of_structure(source.words, source.structure_size)
     joined = joined_encoder(meaning_encoder, structure_encoder, 0.5)
-    meaning_nD, structure_nS = np.split(
+    meaning_ND, structure_NS = np.split(
         2**0.5 * vectors_of_texts(joined, source, texts), [meaning_encoder.width], axis=1
     )
-    return meaning_nD, structure_nS
+    return meaning_ND, structure_NS
 
 
-def put_beside(vectors_nD: Tensor, source: TextSource, texts: Sequence[str | Tokens], share: float) -> Tensor:
-    """Return vectors of texts with the structure of the texts concatenated, [n, D + S]; λ is ``share``."""
-    structure_nS = torch.from_numpy(structure_vectors(source, texts)).to(vectors_nD)
-    return join_with_structure(vectors_nD, structure_nS, share)
+def put_beside(vectors_ND: Tensor, source: TextSource, texts: Sequence[str | Tokens], share: float) -> Tensor:
+    """Return vectors of texts with the structure of the texts concatenated, [N, D + S]; λ is ``share``."""
+    structure_NS = torch.from_numpy(structure_vectors(source, texts)).to(vectors_ND)
+    return join_with_structure(vectors_ND, structure_NS, share)

@@ -1,4 +1,8 @@
-"""A sentence-transformers model of another one and structure; it can be saved and loaded."""
+"""Structure beside any model, as a module of sentence-transformers that can be saved and loaded.
+
+:mod:`multiview.sentence_transformers` has the module of a model folder of this package; both modules derive
+from :class:`TextModule`.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -38,7 +38,7 @@ TEMPERATURE = 0.05
 """Divides the cosines of two views before the softmax, as in SimCSE."""
 TEACHER_WEIGHT = 1000.0
 """The weight of the teacher's term, so large that the contrast with neighbours hardly counts."""
-BLOCK_SENTENCES = 400
+RECALL_BLOCK_SENTENCES = 400
 """The number of successive sentences among which :func:`found_neighbours` looks for a neighbour."""
 # Finite, because with -inf a row in which every candidate is masked would have a NaN gradient.
 MASKED_SCORE = -1e30
@@ -166,11 +166,12 @@ def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
 def found_neighbours(unit_ND: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:
     """Return, for each sentence with a neighbour in its block, whether the nearest sentence is one.
 
-    ``unit_ND`` are vectors at length 1. Return bool [A], and the numbers [A] of these sentences from 0 to N.
+    ``unit_ND`` are vectors at length 1. Return bool [A], and the rows of these sentences in ``unit_ND``,
+    int64 [A].
     """
     founds, rows = [torch.empty(0, dtype=torch.bool)], [torch.empty(0, dtype=torch.int64)]
-    for first in range(0, len(positions.sentence), BLOCK_SENTENCES):
-        part = slice(first, first + BLOCK_SENTENCES)
+    for first in range(0, len(positions.sentence), RECALL_BLOCK_SENTENCES):
+        part = slice(first, first + RECALL_BLOCK_SENTENCES)
         block = Positions(positions.sentence[part], positions.document[part], positions.usable[part])
         targets = neighbour_targets(block, "document")
         if len(targets.anchor):

@@ -53,7 +53,7 @@ from runtime.progress import Bar, progress
 
 SKIP_GRAM = {"window": 5, "negative": 5}
 PASSES = {"words": 10_000_000, "least": 3, "most": 20}
-"""gensim passes over the corpus until it has read so many words, within the two limits on the passes."""
+"""The number of words that gensim reads in all passes over the corpus, and the limits on the passes."""
 BLOCK = 4096
 """The number of words encoded at a time."""
 MODEL_SUFFIXES = (".safetensors", ".json", ".txt", ".model", ".npy", ".bin")

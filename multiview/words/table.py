@@ -39,7 +39,7 @@ VOCABULARY = "vocab.txt"
 HASH_BUCKETS = 50_000
 """The number of hash buckets of a table without a vocabulary."""
 MEAN_WORDS = 50_000
-"""The unknown word of fixed vectors has the mean vector of so many words, the most frequent ones."""
+"""The number of the most frequent words whose mean vector is that of the unknown word of fixed vectors."""
 BUCKET_LENGTH = 0.3
 """A hash bucket of fixed vectors has the unknown word's vector plus a random vector. This is the random
 vector's length, as a share of the words' mean length. With a share of 0 two unknown names would be the same

@@ -39,7 +39,7 @@ class ParserVocabulary:
     words: tuple[str, ...]
     characters: tuple[str, ...]
     max_characters: Count = 20
-    """Only so many characters of a word are read."""
+    """The number of characters of a word that are read."""
 
     @classmethod
     def build(cls, sentences: Iterable[Sequence[str]], *, min_count: int = 2) -> ParserVocabulary:

@@ -62,7 +62,7 @@ from runtime.compiled import compiled_if_long, compiled_part
 MAX_DEPTH = 5
 """A subject or a gap is searched for through at most this many clauses, up or down."""
 ARCS_PER_TOKEN, SPARE_ARCS = MAX_CONJUNCTS + 4, 16
-"""Space for the arcs of a batch: so many for each token, and so many more.
+"""The space for the arcs of a batch is ``ARCS_PER_TOKEN`` for each token, and ``SPARE_ARCS`` in addition.
 
 A token and each of its conjuncts have an arc, and a clause has up to three (subject, negation, comparison).
 No sentence of the dev sets of GUM and EWT has more than one arc a token. A batch of arbitrary trees may have

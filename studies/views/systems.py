@@ -17,7 +17,7 @@ START = "start of "
 AVERAGE = "average of its words"
 RANDOM = "random words"
 PATIENCE = 2
-"""A training with held-out sentences stops after so many of its ten validations without a lower loss."""
+"""The number of validations without a lower loss, of ten, after which a training stops."""
 
 
 @dataclass(frozen=True, kw_only=True)

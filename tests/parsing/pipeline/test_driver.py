@@ -134,6 +134,7 @@ def wait_for_rows(folder: Path, count: int) -> None:
         if (folder / "manifest.json").exists() and len(Manifest.read(folder).shards) >= count:
             return
         time.sleep(0.01)
+    pytest.fail(f"{folder}: fewer than {count} shards after 60 s")
 
 
 def test_a_killed_run_resumes_to_the_same_content(whole: Path, tmp_path: Path) -> None:
