@@ -38,7 +38,7 @@ from tools.fit_similarity import (
 from tools.judge_rows import read_sides
 from tools.pair_sets import PairSet
 
-NAMES = SimilarityWeights.names
+NAMES = SimilarityWeights.number_names
 SLOTS = ("slots", "agents", "patients", "predicates")
 ABLATIONS = {
     "without slots": SLOTS,

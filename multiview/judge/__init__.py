@@ -1,12 +1,12 @@
-"""Do two sentences say the same? A probability, and reasons, without a transformer. English only.
+"""Judges whether two sentences say the same: a probability and reasons, without a transformer, for English.
 
     from multiview.judge import Judge
 
     judge = Judge.load()
     print(judge("How do I enable 2FA?", "How do I disable 2FA?"))
 
-The two sentences are parsed, what they have in common is counted (:data:`NUMBERS`), and a logistic regression
-of these numbers gives the probability.
+The two sentences are parsed, numbers of what they have in common are computed (:data:`NUMBERS`), and a
+logistic regression of these numbers gives the probability.
 """
 
 from multiview.judge.judge import Judge as Judge

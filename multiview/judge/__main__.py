@@ -5,12 +5,13 @@
     python -m multiview.judge pairs.tsv --labels
     python -m multiview.judge pairs.tsv --similarity
 
-A file has two sentences a row, with a tab between them, and perhaps a label, 1 where both say the same, else
-0. A first line may name the columns, ``sentence1``, ``sentence2`` and ``label``, perhaps among others. For
-each row the command prints the probability, both sentences and the reasons; with labels the last line
-says how often they are met. ``--labels`` prints instead which share of the accepted pairs say the same, and
-which share of those that do are accepted, for thresholds; and draws the curve to ``pairs.tsv.png``.
-``--similarity`` prints, before the probability, how alike the sentences are, from 0 to 1.
+A row of a file has two sentences with a tab between them, and perhaps a label: 1 if both say the same, else
+0. The first line may name the columns, ``sentence1``, ``sentence2`` and ``label``, in any order and among
+others. For each row the command prints the probability, both sentences and the reasons. If there are labels,
+the last line has the accuracy at the judge's threshold and the area under the ROC curve. ``--labels`` prints
+instead, for ten thresholds, the hit rate (the share of the pairs that say the same which are accepted) and
+the precision (the share of the accepted pairs that say the same), and draws the whole curve to
+``pairs.tsv.png``. ``--similarity`` prints, before the probability, how alike the sentences are, from 0 to 1.
 """
 
 import os
@@ -24,7 +25,7 @@ from tyro.conf import Positional, arg
 
 from corpora.inputs import bad_row, check_header, text_lines
 from corpora.training_pairs import unquote
-from multiview.judge.judge import Judge
+from multiview.judge.judge import Judge, Judgement
 from multiview.judge.thresholds import curve, upper_bound
 from runtime.cli import Command, configuration
 from runtime.errors import UserError, extra, printable
@@ -53,7 +54,11 @@ class JudgeConfig:
 
 
 def read_file(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
-    """Return the pairs of a file, and their labels if it has any; a row that is none is a UserError."""
+    """Return the pairs of a file, and their labels, [] if it has none.
+
+    Raises UserError if the file has no rows, or if a row has other cells than two sentences and perhaps a
+    label.
+    """
     pairs: list[tuple[str, str]] = []
     labels: list[int] = []
     columns, label_column = [0, 1], 2
@@ -82,10 +87,11 @@ def read_file(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
     return pairs, labels
 
 
-def agreement(probabilities: Sequence[float], labels: Sequence[int]) -> str:
-    """Say how often the probability is on the label's side of 0.5, and the area under the ROC curve."""
-    probability_n, label_n = np.array(probabilities), np.array(labels) > 0
-    accuracy = ((probability_n > 0.5) == label_n).mean()
+def agreement(judgements: Sequence[Judgement], labels: Sequence[int]) -> str:
+    """Return, as text, the accuracy at the judge's threshold and the area under the ROC curve."""
+    probability_n = np.array([judgement.probability for judgement in judgements])
+    is_same_n, label_n = np.array([judgement.same for judgement in judgements]), np.array(labels) > 0
+    accuracy = (is_same_n == label_n).mean()
     text = f"accuracy {100 * accuracy:.1f}"
     if label_n.any() and not label_n.all():
         text += f", area under the ROC curve {100 * area_under_curve(probability_n, label_n):.1f}"
@@ -93,7 +99,7 @@ def agreement(probabilities: Sequence[float], labels: Sequence[int]) -> str:
 
 
 def show_curve(probabilities: Sequence[float], labels: Sequence[int], picture: Path) -> None:
-    """Print precision and threshold for hit rates of 10 to 100 %, and draw the whole curve."""
+    """Print precision and threshold for hit rates of 10, 20, ... 100 %, and draw the whole curve."""
     with extra("report"):
         from matplotlib.figure import Figure
 
@@ -118,7 +124,7 @@ def show_curve(probabilities: Sequence[float], labels: Sequence[int], picture: P
 
 
 def main(config: JudgeConfig) -> None:
-    """Print judgements."""
+    """Print the judgement of two sentences, or those of the pairs of a file."""
     if config.b is not None:
         judgement = Judge.load(config.judge, similarity=config.similarity_weights)(config.a, config.b)
         text = str(judgement)
@@ -143,7 +149,7 @@ def main(config: JudgeConfig) -> None:
         shown = (f"{judgement.similarity:.4f}", *cells) if config.similarity else cells
         print(*map(printable, shown), sep="\t")
     if labels:
-        print(agreement([judgement.probability for judgement in judgements], labels))
+        print(agreement(judgements, labels))
 
 
 cli = Command(

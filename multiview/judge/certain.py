@@ -1,4 +1,7 @@
-"""Limits of probabilities, whatever the numbers of a pair are: by a rule, or since only one thing differs.
+"""Limits the probabilities of pairs by rules that hold whatever weights a judge has.
+
+A sentence says the same as itself, a sentence without words says the same as no other, and a pair that
+differs in one decisive thing has a low probability.
 
 Legend of dimension suffixes: n pairs.
 """
@@ -15,11 +18,14 @@ from corpora.characters import normalise_text
 from multiview.judge.long_texts import Text
 from multiview.judge.weights import Floats
 
-if TYPE_CHECKING:  # it imports torch
+if TYPE_CHECKING:  # this module imports torch
     from multiview.judge.comparison import Comparison
 
 MAX_PROBABILITY = 0.25
-"""The greatest probability of a pair with such a difference."""
+"""The greatest probability of a pair that differs in one decisive thing.
+
+Such pairs are those of :attr:`Comparison.differ_in_one_thing` and of :func:`exchanged_or_limited`.
+"""
 _FROM_TO = re.compile(
     r"\bfrom ((?:(?:the|my|our|a) )?[\w-]+) to ((?:(?:the|my|our|a) )?[\w-]+)", re.IGNORECASE
 )
@@ -28,21 +34,25 @@ _ENDING_E = re.compile(r"e\b")
 _ONLY = re.compile(r"\bonly ", re.IGNORECASE)
 _OUTER_QUOTES = re.compile(r"['\"“”„«»](?:(?<!\w.)|(?!\w))")
 Difference = tuple[str, str, str]
-"""Kind of reason, and what the first and the second sentence have."""
+"""The kind of a reason, the words of the first sentence, and those of the second."""
 
 
 class Limits(NamedTuple):
-    """Between which probabilities pairs are, and which differences their texts have."""
+    """The least and the greatest probability of each pair, and the differences found in its texts."""
 
     least_n: Floats
     most_n: Floats
-    """[n]; the same as ``least_n`` where a rule settles the pair."""
+    """[n]; equal to ``least_n`` if a rule settles the pair."""
     differences: list[Sequence[Difference]]
-    """The differences of each pair that its texts tell without their trees."""
+    """The differences of each pair that are found without its trees, by :func:`exchanged_or_limited`."""
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[Text, Text]], comparison: Comparison) -> Self:
-        """Find the limits of pairs: 1 for a sentence and itself, 0 where one has no words."""
+        """Return the limits of pairs.
+
+        A sentence and itself have at least 1, a sentence without words and another at most 0, and a pair that
+        differs in one decisive thing at most :data:`MAX_PROBABILITY`.
+        """
         texts = [(_string_of(a), _string_of(b)) for a, b in pairs]
         differences = [exchanged_or_limited(a, b) for a, b in texts]
         is_same_n = np.array([_normalise(a) == _normalise(b) for a, b in texts], bool)
@@ -52,11 +62,11 @@ class Limits(NamedTuple):
         return cls(is_same_n.astype(np.float64), most_n, differences)
 
     def limit(self, probability_n: Floats) -> Floats:
-        """Return probabilities within the limits, [n]."""
+        """Return the probabilities clipped to the limits, [n]."""
         return np.clip(probability_n, self.least_n, self.most_n)
 
     def settle(self, similarity_n: Floats) -> Floats:
-        """Return similarities, [n], of settled pairs as the rule says it."""
+        """Return the similarities, with 1 or 0 for the pairs that a rule settles: [n]."""
         return np.where(self.least_n == self.most_n, self.most_n, similarity_n)
 
 
@@ -65,24 +75,30 @@ def _string_of(text: Text) -> str:
 
 
 def _normalise(text: str) -> str:
-    """Take off capitals, print forms, quotation marks and a full stop or ! at the end."""
+    """Return a text in lower case, without print forms, quotation marks, and "." or "!" at the end."""
     words = normalise_text(text).casefold()
     return _OUTER_QUOTES.sub("", words).rstrip(" .!") or words
 
 
 def exchanged_or_limited(a: str, b: str) -> Sequence[Difference]:
-    """Return kind and words of what differs: from and to exchanged; *only*, or *stop*, on one side."""
+    """Return the decisive differences that two texts show without their trees.
+
+    They are: "from X to Y" against "from Y to X"; *only* in one of two texts that are otherwise the same; and
+    *stop* or *avoid* before a verb of one of two such texts (stop sharing it | share it).
+    """
     differences: list[Difference] = []
     lower_texts = a.casefold(), b.casefold()
     if not any(word in text for word in ("from ", "only ", "stop ", "avoid ") for text in lower_texts):
-        return differences  # as most pairs do
+        return differences  # most pairs need no search by patterns
     way_a, way_b = _FROM_TO.search(a), _FROM_TO.search(b)
     if way_a and way_b and way_a[1].lower() == way_b[2].lower() != way_a[2].lower() == way_b[1].lower():
         differences.append(("roles", f"{way_a[1]} to {way_a[2]}", f"{way_b[1]} to {way_b[2]}"))
     bare_a, bare_b = (_ONLY.sub("", text).strip(" .!?").casefold() for text in (a, b))
     if bare_a == bare_b and bool(_ONLY.search(a)) != bool(_ONLY.search(b)):
         differences.append(("missing", "only" if _ONLY.search(a) else "", "only" if _ONLY.search(b) else ""))
-    first, second = (_ENDING_E.sub("", text.strip(" .!?")) for text in lower_texts)  # share, sharing: shar
+    first, second = (
+        _ENDING_E.sub("", text.strip(" .!?")) for text in lower_texts
+    )  # share and sharing become shar
     for a_stops, stopped, other in ((True, first, second), (False, second, first)):
         if (found := _STOP.search(stopped)) and _STOP.sub(found[2], stopped) == other:
             differences.append(("missing", found[1] if a_stops else "", "" if a_stops else found[1]))

@@ -1,10 +1,10 @@
-"""Compares the sentences of many pairs: finds once what both have in common and where they differ.
+"""Compares the sentences of many pairs: finds which words and arcs both have, and which one of them lacks.
 
-From it the numbers of the pairs are counted (:mod:`multiview.judge.pair_numbers`), their reasons told
-(:mod:`multiview.judge.reasons`), and those found of which a rule is certain (:mod:`multiview.judge.certain`).
-Each side, the first or second sentences of all pairs, has its words and arcs in columns. What both sentences
-of a pair have in common is looked up by keys: numbers that two words, or two arcs, share if they are the same
-in the same pair.
+Three modules read a comparison: :mod:`multiview.judge.pair_numbers` counts the numbers of the pairs,
+:mod:`multiview.judge.reasons` finds the reasons, and :mod:`multiview.judge.certain` finds the pairs that a
+rule settles. A *side* is the first, or the second, sentences of all pairs; its words and arcs are columns.
+Words, or arcs, of the two sides are matched by keys: integers that are equal if the words, or the arcs, are
+the same in the same pair.
 
 Legend of dimension suffixes: n pairs, T words of one side of all pairs, M their arcs, K entries of a table.
 """
@@ -12,7 +12,7 @@ Legend of dimension suffixes: n pairs, T words of one side of all pairs, M their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,113 +25,150 @@ from parsing.trees.role_rules import ROLE, ROLES
 from runtime.process import cached_property
 
 
-class Items:
-    """The words, or the arcs, of one side.
+class WordKeys(NamedTuple):
+    """The words [T] of one side, with the keys by which they are looked up on the other side."""
 
-    The ``key`` of two items is equal if they are of the same pair and say the same, whatever their ``sign``.
-    After :meth:`compare` ``match`` is 1 if the other side has the item, -1 if it has it with the other sign
-    only, else 0.
-    """
-
-    pair_count: int
     pair: Ints
-    """The pair of each item, in order."""
+    """The pair of each word, in ascending order."""
+    word: Ints
+    """The index of each word in the facts."""
+    base_number: Ints
     key: Ints
+    """One number for pair and base."""
+    key_with_word_before: Ints
+    """One number for pair, base, and base of the word before, or the beginning of the sentence."""
     sign: Ints
 
-    def compare(self, other: Self) -> None:
-        """Find the items that the other side has."""
-        self.match = _match(self.key, self.sign, other.key, other.sign)
+    @classmethod
+    def of(cls, pairs: PairFacts, column: int) -> Self:
+        """Return the words of the first (``column`` 0) or of the second sentences of the pairs."""
+        facts, base_count = pairs.facts, len(pairs.forms.bases)
+        pair, word = _items_of_pairs(facts.word_count, pairs.row_n2[:, column])
+        base_number_U, sign_U = pairs.forms.columns()
+        base_number = base_number_U[facts.form[word]]
+        key = pair * base_count + base_number
+        is_first = np.append(True, pair[1:] != pair[:-1])[: len(pair)]
+        base_before = np.where(is_first, base_count, np.roll(base_number, 1))
+        key_with_word_before = key * (base_count + 1) + base_before
+        sign = sign_U[facts.form[word]] * facts.sign[word]
+        return cls(pair, word, base_number, key, key_with_word_before, sign)
+
+
+class ArcKeys(NamedTuple):
+    """The arcs [M] of one side, with the keys by which they are looked up on the other side."""
+
+    pair: Ints
+    """The pair of each arc, in ascending order."""
+    arc: Ints
+    """The index of each arc in the facts."""
+    key: Ints
+    """One number for pair, role, base of the head and base of the dependent."""
+    reversed_key: Ints
+    """The key of the arc whose head and dependent are exchanged."""
+    role_key: Ints
+    """One number for pair, role and base of the head."""
+    dependent_key: Ints
+    """One number for pair and base of the dependent."""
+    sign: Ints
+
+    @classmethod
+    def of(cls, pairs: PairFacts, column: int) -> Self:
+        """Return the arcs of the first (``column`` 0) or of the second sentences of the pairs."""
+        facts, base_count = pairs.facts, len(pairs.forms.bases)
+        pair, arc = _items_of_pairs(facts.arc_count, pairs.row_n2[:, column])
+        base_number_U, sign_U = pairs.forms.columns()
+        head, dependent = facts.head[arc], facts.dependent[arc]
+        pair_and_role = pair * len(ROLES) + facts.role[arc]
+        role_key = pair_and_role * base_count + base_number_U[head]
+        reversed_role_key = pair_and_role * base_count + base_number_U[dependent]
+        return cls(
+            pair=pair,
+            arc=arc,
+            key=role_key * base_count + base_number_U[dependent],
+            reversed_key=reversed_role_key * base_count + base_number_U[head],
+            role_key=role_key,
+            dependent_key=pair * base_count + base_number_U[dependent],
+            sign=facts.arc_sign[arc] * sign_U[head] * sign_U[dependent],
+        )
+
+
+class Items:
+    """The words, or the arcs, of one side, compared with those of the other side.
+
+    Two items have the same ``key`` if they are of the same pair and have the same bases, whatever their
+    ``sign`` is. ``match`` is 1 if the other side has the item, -1 if it has it with the other sign only, and
+    0 if it does not have it.
+    """
+
+    def __init__(self, pair_count: int, own: WordKeys | ArcKeys, other: WordKeys | ArcKeys) -> None:
+        self.pair_count = pair_count
+        self.pair, self.key, self.sign = own.pair, own.key, own.sign
+        self.match = _match(own.key, own.sign, other.key, other.sign)
 
     def of_pair(self, pair: int) -> slice:
-        """Return where the items of a pair are."""
+        """Return the slice of the items that belong to a pair."""
         return slice(*np.searchsorted(self.pair, (pair, pair + 1)).tolist())
 
     def share(self, part: NDArray[Any], weight: NDArray[Any] | None = None) -> Floats:
-        """Return the weighted mean over each pair's items of ``part``, 0 where there are none: [n]."""
+        """Return the weighted mean of ``part`` over the items of each pair, 0 if a pair has none: [n]."""
         weight = np.ones(len(self.pair)) if weight is None else weight
         total = np.bincount(self.pair, weight, self.pair_count)
         return np.bincount(self.pair, part * weight, self.pair_count) / np.maximum(total, 1e-9)
 
 
 class Words(Items):
-    """The words [T] of one side. ``is_content`` leaves out particles, which are compared all the same.
+    """The words [T] of one side, compared with those of the other side."""
 
-    ``is_listed`` are those that the parser takes for content, and ``is_polar`` those that a reason may name.
-    """
-
-    def __init__(self, pairs: PairFacts, column: int) -> None:
-        facts, row_n = pairs.facts, pairs.row_n2[:, column]
-        base_number, sign = pairs.forms.columns()
-        self.pair_count, self.base_count = len(row_n), len(pairs.forms.bases)
-        self.pair, word_T = _items_of_pairs(facts.word_count, row_n)
-        self.form = facts.form[word_T]
-        self.base_number = base_number[self.form]
-        self.key = self.pair * self.base_count + self.base_number
-        self.sign = sign[self.form] * facts.sign[word_T]
-        self.word_class = facts.word_class[word_T]
-        self.is_listed: Flags = facts.is_content[word_T]
+    def __init__(self, pairs: PairFacts, own: WordKeys, other: WordKeys) -> None:
+        super().__init__(len(pairs.row_n2), own, other)
+        facts = pairs.facts
+        self.base_number = own.base_number
+        self.form = facts.form[own.word]
+        self.word_class = facts.word_class[own.word]
+        self.is_listed: Flags = facts.is_content[own.word]
+        """Which words the parser takes for content words."""
         self.is_content: Flags = self.is_listed & (self.word_class != WordClass.PARTICLE)
+        """Which words are content words but no particles."""
         self.is_compared: Flags = self.is_content | (self.word_class == WordClass.PARTICLE)
         self.is_name: Flags = self.is_content & (self.word_class == WordClass.NAME)
         is_polar_base = np.array([is_polar(base) for base in pairs.forms.bases], bool)
         self.is_polar: Flags = self.is_content | is_polar_base[self.base_number]
-        self.is_preposition = facts.is_preposition[word_T]
+        """Which words a reason may name."""
+        self.is_preposition = facts.is_preposition[own.word]
         is_date_form = np.array([form.text.lower() in DAYS_AND_MONTHS for form in pairs.forms.forms], bool)
         self.is_value: Flags = (self.word_class == WordClass.NUMBER) | is_date_form[self.form]
-        """Numbers, days of the week and months."""
-
-    def compare(self, other: Self) -> None:
-        """Find the words that the other side has, and those that follow the same word there."""
-        super().compare(other)
+        """Which words are numbers, days of the week or months."""
         self.is_lone: Flags = self.is_content & (self.match == 0)
-        self.follows_same: Flags = _is_in(self._key_with_word_before(), other._key_with_word_before())
-
-    def _key_with_word_before(self) -> Ints:
-        """Number each word together with the word before it, or the begin: [T]."""
-        begins = np.append(True, self.pair[1:] != self.pair[:-1])[: len(self.pair)]
-        word_before = np.where(begins, self.base_count, np.roll(self.base_number, 1))
-        return self.key * (self.base_count + 1) + word_before
+        """Which content words the other side lacks."""
+        self.follows_same: Flags = _is_in(own.key_with_word_before, other.key_with_word_before)
+        """Which words have the same word before them on the other side."""
 
     def count(self, words: Flags | Ints) -> Floats:
-        """Count the given words in each pair, [n]."""
+        """Return how many of the given words each pair has, [n]."""
         return np.bincount(self.pair[words], minlength=self.pair_count).astype(np.float64)
 
 
 class Arcs(Items):
-    """The arcs [M] of one side.
+    """The arcs [M] of one side, compared with those of the other side."""
 
-    ``arc`` is the index of each in the facts, ``role_key`` one number for pair, role and the head's base,
-    ``dependent`` one for pair and the dependent's base. ``sign`` is -1 where one of the two is denied.
-    """
-
-    def __init__(self, pairs: PairFacts, column: int) -> None:
-        facts, row_n = pairs.facts, pairs.row_n2[:, column]
-        base_number, sign = pairs.forms.columns()
-        base_count = len(pairs.forms.bases)
-        self.pair_count = len(row_n)
-        self.pair, arc_M = _items_of_pairs(facts.arc_count, row_n)
-        self.arc = arc_M
-        head, dependent = facts.head[arc_M], facts.dependent[arc_M]
-        self.role_key = (self.pair * len(ROLES) + facts.role[arc_M]) * base_count + base_number[head]
-        self.dependent = self.pair * base_count + base_number[dependent]
-        self.key = self.role_key * base_count + base_number[dependent]
-        self.is_comparison: Flags = facts.role[arc_M] == ROLE.THAN
-        role_key_back = (self.pair * len(ROLES) + facts.role[arc_M]) * base_count + base_number[dependent]
-        self.key_back = role_key_back * base_count + base_number[head]
-        self.sign = facts.arc_sign[arc_M] * sign[head] * sign[dependent]
-
-    def compare(self, other: Self) -> None:
-        """Find the arcs that the other side has, and what it has instead of others."""
-        super().compare(other)
-        is_lone_there = ~_is_in(other.key, self.key)
-        self.is_refilled: Flags = (self.match == 0) & _is_in(self.role_key, other.role_key)
-        self.is_turned_comparison: Flags = self.is_comparison & _is_in(self.key_back, other.key)
-        self.is_moved: Flags = (self.match == 0) & _is_in(self.dependent, other.dependent[is_lone_there])
+    def __init__(self, pairs: PairFacts, own: ArcKeys, other: ArcKeys) -> None:
+        super().__init__(len(pairs.row_n2), own, other)
+        self.arc = own.arc
+        """The index of each arc in the facts."""
+        self.is_refilled: Flags = (self.match == 0) & _is_in(own.role_key, other.role_key)
+        """Which arcs the other side lacks, although it has another dependent in the same role of the head."""
+        is_comparison = pairs.facts.role[own.arc] == ROLE.THAN
+        self.is_turned_comparison: Flags = is_comparison & _is_in(own.reversed_key, other.key)
+        """Which arcs are comparisons that the other side has with exchanged words."""
+        is_lone_there = ~_is_in(other.key, own.key)
+        self.is_moved: Flags = (self.match == 0) & _is_in(
+            own.dependent_key, other.dependent_key[is_lone_there]
+        )
+        """Which arcs the other side lacks, although it has the dependent in an arc that this side lacks."""
 
 
 def _is_in(key: Ints, others: Ints, *, is_sorted: bool = False) -> Flags:
-    """Tell which keys are among others, as np.isin does, faster for keys nearly in order."""
+    """Return which keys are among others, as np.isin does, but faster for keys that are nearly sorted."""
     if not len(others):
         return np.zeros(len(key), bool)
     others = others if is_sorted else np.sort(others)
@@ -141,7 +178,10 @@ def _is_in(key: Ints, others: Ints, *, is_sorted: bool = False) -> Flags:
 
 
 def _items_of_pairs(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
-    """Return the pair and the index of each word, or arc, of the sentences ``row_n``."""
+    """Return the pair and the index of each word, or arc, of the sentences ``row_n``.
+
+    ``lengths`` [S] has the number of words, or arcs, of every sentence.
+    """
     begin = np.cumsum(lengths) - lengths
     pair = np.repeat(np.arange(len(row_n)), lengths[row_n])
     return pair, concatenated_ranges(begin[row_n], lengths[row_n])
@@ -157,7 +197,7 @@ def _match(key: Ints, sign: Ints, other_key: Ints, other_sign: Ints) -> Ints:
 
 
 def _single_words(side: Words) -> tuple[Ints, Ints]:
-    """Return key and index of the content words that a sentence has once, in the order of their keys."""
+    """Return key and index of the content words that occur once in their sentence, sorted by key."""
     position = np.flatnonzero(side.is_content)
     key, first, count = np.unique(side.key[position], return_index=True, return_counts=True)
     return key[count == 1], position[first[count == 1]]
@@ -166,7 +206,10 @@ def _single_words(side: Words) -> tuple[Ints, Ints]:
 def _poles_of_lone_words(
     side: Words, bases: Sequence[str], pole_numbers: dict[str, int]
 ) -> tuple[Ints, Ints, Ints]:
-    """Return word, key (for pair and pole) and sign of each pole of the lone words, [K]; number new poles."""
+    """Return word, key (one number for pair and pole) and sign of each pole of the unmatched words, [K].
+
+    Poles that ``pole_numbers`` does not have yet are added to it.
+    """
     rows = []
     for word in np.flatnonzero(side.is_polar & (side.match == 0)).tolist():
         for pole, weight in all_poles(bases[side.base_number[word]]).items():
@@ -176,26 +219,24 @@ def _poles_of_lone_words(
 
 
 class Comparison:
-    """Both sides of all pairs, each with what the other has of it."""
+    """The words and the arcs of both sides of all pairs, compared with each other."""
 
     def __init__(self, pairs: PairFacts) -> None:
         self.pairs = pairs
-        self.words = Words(pairs, 0), Words(pairs, 1)
-        self.arcs = Arcs(pairs, 0), Arcs(pairs, 1)
-        self.words[0].compare(self.words[1])
-        self.words[1].compare(self.words[0])
-        self.arcs[0].compare(self.arcs[1])
-        self.arcs[1].compare(self.arcs[0])
+        first_words, second_words = WordKeys.of(pairs, 0), WordKeys.of(pairs, 1)
+        first_arcs, second_arcs = ArcKeys.of(pairs, 0), ArcKeys.of(pairs, 1)
+        self.words = Words(pairs, first_words, second_words), Words(pairs, second_words, first_words)
+        self.arcs = Arcs(pairs, first_arcs, second_arcs), Arcs(pairs, second_arcs, first_arcs)
 
     def lone_of_class(self, word_class: int) -> list[Floats]:
-        """Count the numbers or names of both sides that the other lacks: [n] each."""
+        """Return how many words of a class, such as names, each side has that the other lacks: two of [n]."""
         return [side.count(side.is_lone & (side.word_class == word_class)) for side in self.words]
 
     @property
     def differ_in_one_thing(self) -> Flags:
-        """Which pairs differ by numbers, days and months alone, or by opposites alone: [n].
+        """Whether each pair differs by numbers, days and months alone, or by opposites alone: [n].
 
-        Of numbers, days and months either side must have as many that the other lacks.
+        Both sides must have the same number of numbers, days and months that the other side lacks.
         """
         lone_n = np.add(*(side.count(side.is_lone) for side in self.words))
         value_n = np.minimum(*(side.count(side.is_lone & side.is_value) for side in self.words))
@@ -207,9 +248,10 @@ class Comparison:
 
     @cached_property
     def opposed_and_agreeing(self) -> tuple[Floats, Floats]:
-        """Count the words that are opposed, and those that agree without being the same.
+        """Return how many words are opposed, and how many other words agree by their poles: [n] each.
 
-        What both sides have counts: the smaller number of the two, so that a pair has one either way round.
+        Both are counted on each side, and the smaller count is taken, so that the order of the two sentences
+        does not matter.
         """
         bases = list(self.pairs.forms.bases)
         pole_numbers: dict[str, int] = {}
@@ -228,14 +270,17 @@ class Comparison:
 
     @cached_property
     def moves(self) -> tuple[Floats, Ints]:
-        """The inversions and the breaks, [n] each, of the content words that occur once on either side.
+        """The share of inversions and the number of breaks, [n] each, of the words that both sides have once.
+
+        Only content words are counted.
 
         "In May he came home" and "he came home in May" share May, he, came, home, which have the ranks 3, 0,
         1, 2 in the second sentence. Of the six pairs of these words three are in the other order, and
-        inversions are 0.5. A break is where the second sentence does not go on as the first does: at the
-        begin, where 3 stands for 0, between 3 and 0, and at the end, where 2 stands for 3. A block that moves
-        makes three breaks, as here; two that change places without being neighbours make four: a *red* hat on
-        a *blue* coat has the ranks 2, 1, 0, 3 in a blue hat on a red coat.
+        inversions are 0.5. A break is a place where the next rank of the second sentence is not one more than
+        the rank before: here at the beginning (3 in place of 0), between 3 and 0, and at the end (2 in place
+        of 3). A block that moves makes three breaks, as here. Two blocks that change places without being
+        neighbours make four: the words of "a red hat on a blue coat" have the ranks 2, 1, 0, 3 in "a blue hat
+        on a red coat".
         """
         a, b = self.words
         (key_a, position_a), (key_b, position_b) = _single_words(a), _single_words(b)

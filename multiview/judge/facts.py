@@ -1,9 +1,9 @@
-"""The facts of sentences that are compared: their words and canonical arcs (:mod:`parsing.trees.roles`).
+"""Reads the words and the canonical arcs (:mod:`parsing.trees.roles`) of sentences that are compared.
 
 A word is read as its base and a sign (:mod:`multiview.structure.poles`).
 
-Legend of dimension suffixes: B sentences of a batch, S of all, T words of all, M arcs, U distinct words, n
-pairs.
+Legend of dimension suffixes: S sentences, T words of all sentences, M arcs of all sentences, U distinct
+words, B sentences of a batch, N tokens of a batch, n pairs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from multiview.judge.long_texts import MAX_WORDS
 from multiview.structure.forms import INFLECTIONS, stem
 from multiview.structure.negation import PARTICLES, WordTrees
 from multiview.structure.poles import Poles, known_opposites
@@ -22,8 +23,6 @@ from parsing.trees.role_rules import KIND
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-MAX_WORDS = 400
-"""Words of a text that are compared; the parsers take fewer."""
 _NUMBER_WORDS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty"
@@ -33,24 +32,37 @@ _PARTICLES = {*PARTICLES, *PARTICLES.values()}
 _FURTHER_POLES: dict[str, Poles] = {
     "on": {"disable|enable": -1},  # off is its minus
     "up": {"decrease|increase": -1, "fall|rise": -1, "lower|raise": -1},  # down is its minus
-    **{"before": {"after|before": -1}, "after": {"after|before": 1}},
-    **{"if": {"if|unless": 1}, "unless": {"if|unless": -1}},
-    **{"except": {"except|include": 1}, "include": {"except|include": -1}},
-    **{"must": {"may|must": -1}, "may": {"may|must": 1}},
-    **{"above": {"above|below": 1}, "below": {"above|below": -1}},
-    **{"over": {"over|under": 1}, "under": {"over|under": -1}},
-    **{"activate": {"disable|enable": -1}, "successful": {"fail|succeed": -1}},
-    **{"mandatory": {"mandatory|optional": 1}, "optional": {"mandatory|optional": -1}},
-    **{word: {"mandatory|optional": 1} for word in ("required", "compulsory", "necessary")},
+    "before": {"after|before": -1},
+    "after": {"after|before": 1},
+    "if": {"if|unless": 1},
+    "unless": {"if|unless": -1},
+    "except": {"except|include": 1},
+    "include": {"except|include": -1},
+    "must": {"may|must": -1},
+    "may": {"may|must": 1},
+    "above": {"above|below": 1},
+    "below": {"above|below": -1},
+    "over": {"over|under": 1},
+    "under": {"over|under": -1},
+    "activate": {"disable|enable": -1},
+    "successful": {"fail|succeed": -1},
+    "mandatory": {"mandatory|optional": 1},
+    "optional": {"mandatory|optional": -1},
+    "required": {"mandatory|optional": 1},
+    "compulsory": {"mandatory|optional": 1},
+    "necessary": {"mandatory|optional": 1},
 }
-"""Poles of function words, particles, and words that agree with others; by the first *enable* and *turn off*
-are opposed, *not successful* and *fail* agree."""
+"""Poles that the judge alone reads: of function words, of particles, and of words that agree with others.
+
+By the entry of *on*, *enable* and *turn off* are opposed; by that of *successful*, *not successful* and
+*fail* agree.
+"""
 TABLES = (_DIGITS, INFLECTIONS, MAX_WORDS, _FURTHER_POLES)
-"""The tables by which words are compared."""
+"""The tables by which words are compared; :func:`multiview.judge.weights.digest_of_tables` hashes them."""
 
 
 class WordClass(IntEnum):
-    """The class of a word that is compared in a way of its own."""
+    """The class of a word; numbers, names and particles are compared in other ways than other words."""
 
     NONE = 0
     NUMBER = 1
@@ -60,7 +72,11 @@ class WordClass(IntEnum):
 
 
 class Form(NamedTuple):
-    """A word as it is written, or as it stands in a sentence, with what the comparison reads of it."""
+    """A word as it is written, with its base, sign and class.
+
+    In a :class:`FormTable` sign and class are those of the word alone; in :mod:`multiview.judge.reasons` they
+    are those of the word in its sentence, where it may be denied.
+    """
 
     text: str
     base: str
@@ -69,7 +85,7 @@ class Form(NamedTuple):
     sign: int
     word_class: int
     is_content: bool = False
-    """Whether it is content, where it stands in a sentence."""
+    """Whether the parser takes the word for a content word in its sentence; False in a :class:`FormTable`."""
 
 
 class FormTable:
@@ -92,7 +108,7 @@ class FormTable:
         return np.array([self._place[word] for word in words], np.int64)
 
     def columns(self) -> tuple[Ints, Ints]:
-        """Return each form's number of its base, and its sign, [U] each."""
+        """Return the number of the base, and the sign, of each form: [U] each."""
         base_number = np.fromiter((form.base_number for form in self.forms), np.int64, len(self.forms))
         return base_number, np.fromiter((form.sign for form in self.forms), np.int64, len(self.forms))
 
@@ -112,7 +128,7 @@ def _read_word(word: str) -> tuple[str, int, WordClass]:
 
 
 def base_of(word: str) -> tuple[str, int]:
-    """Return what forms of a word have in common, and its sign: two is 2, cats is cat, off is minus on."""
+    """Return the base that all forms of a word share, and the word's sign: two is 2, off is minus on."""
     base, sign = known_opposites().base_and_sign(word.lower())
     if base in PARTICLES:
         return PARTICLES[base], -sign
@@ -122,12 +138,12 @@ def base_of(word: str) -> tuple[str, int]:
 
 
 def all_poles(base: str) -> Poles:
-    """Return the poles of a base, with those that only the judge reads."""
+    """Return the poles of a base, those that the judge alone reads among them."""
     return known_opposites().poles(base) | _further_poles().get(base, {})
 
 
 def is_polar(base: str) -> bool:
-    """Tell whether a word is compared for its poles though it may be no content word."""
+    """Return whether the judge alone has poles for a base, by which even function words are compared."""
     return base in _further_poles()
 
 
@@ -139,30 +155,31 @@ def _further_poles() -> dict[str, Poles]:
 class Facts(NamedTuple):
     """The words [T] and arcs [M] of sentences, sentence by sentence.
 
-    Words, heads and dependents are indices in a :class:`FormTable`. ``is_content`` leaves out function words
-    and those that deny. A sign is -1 where the word, or one of the arc's two words, is denied, else 1.
+    ``form``, ``head`` and ``dependent`` are indices in a :class:`FormTable`. ``is_content`` is False for
+    function words and for words that deny. A sign is -1 if the word, or one of the arc's two words, is
+    denied, else 1.
     """
 
     word_count: Ints
-    """[S], how many words a sentence has."""
+    """[S], the number of words of each sentence."""
     form: Ints
     is_content: Flags
     is_preposition: Flags
     sign: Ints
     word_class: Ints
-    """[T]; a word that begins its sentence is no name."""
+    """[T]; the first word of a sentence is never a name, because it is capitalised anyway."""
     arc_count: Ints
-    """[S], how many arcs a sentence has."""
+    """[S], the number of arcs of each sentence."""
     role: Ints
     head: Ints
     dependent: Ints
     head_position: Ints
     dependent_position: Ints
-    """[M], where in its sentence the word stands, from 0."""
+    """[M], the position of the arc's dependent in its sentence, from 0."""
     arc_sign: Ints
     head_sign: Ints
     negation_count: Ints
-    """[S], how many words of a sentence are denied."""
+    """[S], the number of denied words of each sentence."""
 
 
 def _read_facts(batch: Batch, forms: FormTable) -> Facts:
@@ -203,16 +220,21 @@ def _read_facts(batch: Batch, forms: FormTable) -> Facts:
 
 
 class PairFacts(NamedTuple):
-    """Pairs of sentences with their facts."""
+    """Pairs of sentences, with the facts of all their sentences."""
 
     facts: Facts
     forms: FormTable
     row_n2: Ints
-    """[n, 2], the row in ``facts`` of both sentences of each pair."""
+    """[n, 2], the numbers in ``facts`` of the two sentences of each pair."""
 
 
 def facts_of_pairs(batches: Iterable[tuple[Ints, Batch]], text_n2: Ints) -> PairFacts:
-    """Read paired sentences, by their rows [B] in each batch and ``text_n2`` in each pair."""
+    """Read the facts of paired sentences.
+
+    Args:
+        batches: the parsed sentences, each batch with the numbers of its sentences, [B].
+        text_n2: the numbers of the two sentences of each pair, [n, 2].
+    """
     forms = FormTable()
     rows: list[Ints] = []
     parts: list[Facts] = []

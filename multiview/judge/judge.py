@@ -21,13 +21,13 @@ from multiview.judge.certain import Limits
 from multiview.judge.long_texts import Text, as_read
 from multiview.judge.similarity import ComparedPairs, SimilarityWeights, weights_of
 from multiview.judge.thresholds import Threshold, choose_threshold
-from multiview.judge.weights import NUMBERS, PULLS, SLOTS, Floats, Weights
+from multiview.judge.weights import NUMBERS, PULLS, SLOTS, THRESHOLD, Floats, Weights
 from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import path_of
 from runtime.process import cached_property, loading
 
-if TYPE_CHECKING:  # they import torch
+if TYPE_CHECKING:  # these modules import torch
     from multiview.folder.reading import TextSource
     from multiview.judge.comparison import Comparison
     from multiview.judge.reasons import Reason
@@ -35,12 +35,14 @@ if TYPE_CHECKING:  # they import torch
 
 JUDGE_FOLDER = Path(__file__).parent
 """The folder of the judges in the package."""
-BATCH = 512
-UNHEEDED = " (but the probability is above .5: look at this pair)"
+PARSING_BATCH = 512
+"""The number of sentences that are parsed at a time, at most."""
+UNHEEDED = " (but the judge takes both to say the same: look at this pair)"
+"""Is written behind an opposite in a pair that the judge accepts."""
 CHECKS = Path(__file__).with_name("checks.tsv")
-"""Pairs, with labels, that every judge should know; no judge was fitted on them."""
+"""Plain pairs with labels that every judge should get right; no judge was fitted on them."""
 MAX_LOST_CHECKS = 1
-"""Checks that a judge of one's own may lose before a stronger pull is taken."""
+"""The number of checks that a fit to one's own pairs may lose; if more are lost, a stronger pull is taken."""
 
 
 def read_numbers(
@@ -49,9 +51,13 @@ def read_numbers(
     encoder: Any = None,
     trees: TreeCache | None = None,
 ) -> tuple[Comparison, Floats]:
-    """Parse the sentences of pairs, each once, and return what differs and the pairs' numbers, [n, F].
+    """Return the comparison of the sentences of each pair, and the numbers of the pairs, float64 [n, F].
 
-    Sentences that are in ``trees`` are not parsed. Of long texts those are read in which the two differ.
+    Args:
+        pairs: the pairs, whose texts are read as :func:`multiview.judge.long_texts.as_read` returns them.
+        source: parses each distinct sentence once, and has the vectors of words.
+        encoder: computes the topic; by default the sums of word vectors do.
+        trees: holds sentences that need not be parsed.
     """
     import torch
 
@@ -67,7 +73,7 @@ def read_numbers(
     text_n2 = np.array([[order.setdefault(text, len(order)) for text in pair] for pair in pairs], np.int64)
     texts = list(order)
     with torch.inference_mode(), torch_threads(1):
-        facts = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, BATCH), text_n2)
+        facts = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, PARSING_BATCH), text_n2)
         comparison = Comparison(facts)
         numbers = compute_numbers(comparison, source.words)
     if encoder is not None:
@@ -79,38 +85,41 @@ def read_numbers(
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judgement of one pair; it prints as text."""
+    """The judgement of one pair; ``str`` returns the probability and the reasons as text."""
 
     a: Text
     b: Text
     probability: float
-    """The probability that both say the same."""
+    """The probability that both sentences say the same."""
     numbers: dict[str, float] = field(hash=False)
     """The pair's numbers, by the names in :data:`NUMBERS`."""
     _compared_pairs: ComparedPairs = field(repr=False, compare=False)
     _pair: int = field(repr=False, compare=False)
-    threshold: float = 0.5
-    """The probability from which on the judge takes both to say the same."""
+    threshold: float = THRESHOLD
+    """The threshold of the judge: from this probability on it takes both sentences to say the same."""
 
     @property
     def same(self) -> bool:
-        """Whether both say the same: whether the probability reaches the threshold."""
+        """Whether the judge takes both sentences to say the same: the probability reaches the threshold."""
         return self.probability >= self.threshold
 
     @property
     def similarity(self) -> float:
-        """How alike both are, from 0 to 1; computed for all pairs of a call when it is asked for one."""
-        return float(self._compared_pairs.compared[0][self._pair])
+        """How alike both sentences are, from 0 to 1.
+
+        The first access computes the similarities of all pairs that were judged in the same call.
+        """
+        return float(self._compared_pairs.similarities.similarity_n[self._pair])
 
     @property
     def slots(self) -> dict[str, float]:
-        """The cosine of each slot that both sentences fill, such as agent."""
-        cosines = self._compared_pairs.compared[1][self._pair].tolist()
+        """The cosine of each slot that both sentences fill, such as agent; computed as ``similarity`` is."""
+        cosines = self._compared_pairs.similarities.slot_nL[self._pair].tolist()
         return {slot: cosine for slot, cosine in zip(SLOTS, cosines, strict=True) if cosine}
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        """Where the two sentences differ, what turns the sense first."""
+        """The differences of the two sentences, sorted by :data:`multiview.judge.reasons.ORDER`."""
         with loading():
             from multiview.judge.reasons import reasons_of
 
@@ -119,7 +128,7 @@ class Judgement:
 
     @property
     def shown_reasons(self) -> list[str]:
-        """The reasons as text; an opposite that the probability does not heed is marked."""
+        """The reasons as text; an opposite is marked if the judge takes both sentences to say the same."""
         return [
             f"{reason}{UNHEEDED if self.same and reason.kind == 'opposite' else ''}"
             for reason in self.reasons
@@ -133,9 +142,17 @@ class Judgement:
 class Judge:
     """Judges whether two sentences say the same.
 
-    ``source``, ``builtin`` by default, parses the sentences and has the vectors of the words. ``encoder``
-    computes the meanings by ``encode(list of str) -> [n, D]``; without one they are the sums of the words.
-    ``similarity`` names the weights of how alike two sentences are, in which ``encoder`` has no part.
+    Args:
+        weights: the fitted weights.
+        encoder: its ``encode(list of str) -> [n, D]`` gives the vectors whose cosine is the topic; by default
+            these are sums of word vectors. The weights must have been fitted with the same encoder.
+        source: an encoder of this package that parses the sentences and has the vectors of the words, by
+            default ``builtin``.
+        similarity: the weights of similarity, as in :meth:`load`.
+
+    >>> judge = Judge.load()
+    >>> judge("The lawyer praised the doctor.", "The doctor praised the lawyer.").same
+    False
     """
 
     def __init__(
@@ -146,7 +163,7 @@ class Judge:
 
     @cached_property
     def similarity_weights(self) -> SimilarityWeights:
-        """The weights of how alike two sentences are, loaded when they are needed."""
+        """The weights of how alike two sentences are, loaded at the first access."""
         return weights_of(self._similarity)
 
     @classmethod
@@ -159,14 +176,19 @@ class Judge:
         source: Any = None,
         similarity: str | Path = "free",
     ) -> Self:
-        """Load the judge in the package, ``pairs``, or ``pairs-with-mrpc``, or the file of another.
+        """Load a judge of the package, or one that :meth:`save` wrote.
 
-        Weights of ``similarity`` are ``free``; ``rated``, for research only; or the file of others. A file
-        that is missing, and a judge that was fitted beside another encoder, are a UserError.
+        Raises UserError if a file is missing or damaged, or if the judge was fitted with another encoder.
+
+        Args:
+            name: ``pairs``; ``pairs-with-mrpc``, for research only; or a JSON file.
+            encoder: computes the topic, if the judge was fitted with an encoder.
+            source: parses the sentences and has the vectors of the words, by default ``builtin``.
+            similarity: the weights of similarity: ``free``; ``rated``, for research only; or a JSON file.
         """
         judge = cls(load_weights(name, encoder), encoder, source, similarity)
         if similarity != "free":
-            _ = judge.similarity_weights  # refuses what is none
+            _ = judge.similarity_weights  # loaded now, so that a bad file is refused here
         return judge
 
     @classmethod
@@ -180,13 +202,20 @@ class Judge:
         pull: float | None = None,
         about: dict[str, Any] | None = None,
     ) -> Self:
-        """Fit a judge to pairs of one's own, in seconds, from the one in the package.
+        """Fit a judge to pairs of one's own, in seconds, beginning with the weights of ``pairs``.
 
-        There is a label for each pair: 1 or True where both say the same, else 0; both must occur. ``about``
-        goes into the judge's file and may name data and licences. ``pull``, from 1e-6 to 1e9, is the strength
-        of the ridge that draws the weights to those of the judge in the package; by default the pairs choose
-        it (:meth:`Weights.fit_on`), and a stronger one is taken where more than one of the package's checks
-        would be lost. The checks that are lost are logged. A UserError names the argument that is wrong.
+        The package's checks (:meth:`broken_checks`) that the new judge loses are logged. Raises UserError if
+        an argument is wrong.
+
+        Args:
+            pairs: the pairs of sentences.
+            labels: a label for each pair, 1 or True if both sentences say the same, else 0; both must occur.
+            encoder: computes the topic; by default sums of word vectors do.
+            source: parses the sentences and has the vectors of the words, by default ``builtin``.
+            pull: the strength, from 1e-6 to 1e9, of the ridge that draws the weights towards those of
+                ``pairs``. By default cross-validation chooses it (:meth:`Weights.fit_on`), and a stronger one
+                is taken as long as more than one check would be lost.
+            about: is written to the judge's file, and may name data and licences.
         """
         pair_list, label_list = _read_labelled(pairs, labels, "Judge.fit")
         if pull is not None and (
@@ -212,20 +241,27 @@ class Judge:
     def broken_checks(self) -> list[str]:
         """Return those of the package's checks on which this judge is wrong.
 
-        They are sixty pairs: a sentence and itself but for its form, opposites, exchanged words, passives,
-        negation.
+        The checks are sixty plain pairs: sentences in another form, opposites, exchanged words, passives,
+        negation. A judge is wrong if the probability is on the other side of :data:`THRESHOLD` than the
+        label. The judge's own threshold is not used, because the checks measure what the weights know: a
+        threshold that was chosen for a high precision rejects pairs that say the same on purpose.
         """
         return Checks.read(self.source, self.encoder).wrong(self.weights)
 
     def threshold(
         self, pairs: Iterable[Sequence[Any]], labels: Sequence[object], *, precision: float = 0.99
     ) -> Threshold:
-        """Find the probability from which on a share ``precision`` of the accepted pairs say the same.
+        """Find and set the threshold from which on a share ``precision`` of the accepted pairs say the same.
 
-        The pairs must be as the judge will meet them, such as what a cache finds by cosine. The threshold is
-        chosen on one half and counted on the other. From then on the judge takes it for its own
-        (:attr:`Judgement.same`), and :meth:`save` writes it. A UserError says what the pairs show where it is
-        less.
+        The pairs should come from the use of the judge: for a semantic cache, they are pairs that it finds by
+        cosine. The threshold is chosen on one half of the pairs, and its precision is counted on the other
+        half. From then on it decides :attr:`Judgement.same`, and :meth:`save` writes it. Raises UserError if
+        the pairs do not show such a precision; the message says what they show.
+
+        Args:
+            pairs: the pairs of sentences.
+            labels: a label for each pair, 1 or True if both sentences say the same, else 0; both must occur.
+            precision: from 0.5 to below 1.
         """
         pair_list, label_list = _read_labelled(pairs, labels, "judge.threshold")
         if not isinstance(precision, Real) or not 0.5 <= precision < 1:
@@ -245,18 +281,18 @@ class Judge:
         return self.pairs([(a, b)])[0]
 
     def similarity(self, a: Any, b: Any) -> float:
-        """Return how alike two sentences are, from 0 to 1: graded, and the same both ways round.
+        """Return how alike two sentences are, from 0 to 1; their order does not matter.
 
-        1 is for a sentence and itself, 0 for one without words. The judgement, ``judge(a, b)``, has it as
-        well, with the reasons and the slots.
+        A sentence and itself have 1, and a sentence without words has 0 with any other. This is
+        ``judge(a, b).similarity``; the judgement also has the reasons and the slots.
         """
         return self(a, b).similarity
 
     def pairs(self, pairs: Iterable[Sequence[Any]]) -> list[Judgement]:
-        """Judge pairs of sentences, each a string or tokens.
+        """Judge pairs of sentences, each of which is a string or a list of tokens.
 
-        By rule a sentence says the same as itself, and one without words says the same as no other. A
-        UserError names what is no pair.
+        A sentence and itself always have probability 1, and a sentence without words has 0 with any other
+        (:class:`multiview.judge.certain.Limits`). Raises UserError if an element of ``pairs`` is not a pair.
         """
         pair_list = read_pairs(pairs, "judge")
         if not pair_list:
@@ -277,9 +313,11 @@ class Judge:
 
 
 def load_weights(name: str | Path, encoder: Any = None) -> Weights:
-    """Load the weights of a judge in the package, by its name, or those of a file; else a UserError."""
-    judges_in_package = {file.stem: file for file in JUDGE_FOLDER.glob("*.json")}
-    weights = Weights.load(judges_in_package.get(str(name)) or path_of(name, "judge"))
+    """Load the weights of a judge of the package, or those of a file, for use with ``encoder``.
+
+    Raises UserError if the file is missing or damaged, or if the weights were fitted with another encoder.
+    """
+    weights = Weights.load_named(name, JUDGE_FOLDER, "judge")
     fitted_beside, present = weights.about.get("encoder", ""), _name_of(encoder)
     if fitted_beside != present:
         fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
@@ -288,31 +326,32 @@ def load_weights(name: str | Path, encoder: Any = None) -> Weights:
 
 
 class Checks(NamedTuple):
-    """The package's checks, read once."""
+    """The package's checks, with what weights need to judge them."""
 
     rows: list[tuple[str, ...]]
-    """Kind, label and both sentences of each."""
+    """The kind, the label and both sentences of each check."""
     limits: Limits
     numbers_nF: Floats
 
     @classmethod
     def read(cls, source: TextSource, encoder: Any = None) -> Self:
-        """Read and parse the checks."""
+        """Read the checks, parse them with ``source``, and compute their numbers."""
         rows = [row.cells for row in read_table(CHECKS, ("kind", "label", "sentence1", "sentence2"))]
         pairs: list[tuple[Text, Text]] = [(a, b) for _, _, a, b in rows]
         comparison, numbers_nF = read_numbers(pairs, source, encoder)
         return cls(rows, Limits.of(pairs, comparison), numbers_nF)
 
     def wrong(self, weights: Weights) -> list[str]:
-        """Return the checks on which weights are wrong."""
+        """Return the checks that weights get wrong at :data:`THRESHOLD`, whatever threshold they have."""
         probability_n = self.limits.limit(weights.probabilities(self.numbers_nF))
         return [
             f"{kind}: {a} | {b}"
             for (kind, label, a, b), probability in zip(self.rows, probability_n.tolist(), strict=True)
-            if (probability > 0.5) != (label == "1")
+            if (probability >= THRESHOLD) != (label == "1")
         ]
 
     def _lost(self, weights: Weights, start: Weights) -> list[str]:
+        """Return the checks that ``weights`` get wrong and ``start`` gets right."""
         known_wrong = self.wrong(start)
         return [check for check in self.wrong(weights) if check not in known_wrong]
 
@@ -325,7 +364,11 @@ class Checks(NamedTuple):
         pull: float | None = None,
         about: dict[str, Any] | None = None,
     ) -> Weights:
-        """Fit weights to pairs, from others; pull harder while more than one check is lost; say which are."""
+        """Fit weights to pairs, beginning with ``start``, by :meth:`Weights.fit_on`.
+
+        Without a ``pull``, stronger ones are tried as long as more than :data:`MAX_LOST_CHECKS` checks are
+        lost. The record of the returned weights names the checks that are lost.
+        """
         weights = start.fit_on(numbers_nF, label_n, pull=pull, about=about)
         broken = self._lost(weights, start)
         for stronger in sorted(PULLS) if pull is None else ():
@@ -338,7 +381,11 @@ class Checks(NamedTuple):
 def _read_labelled(
     pairs: Iterable[Sequence[Any]], labels: Sequence[object], caller: str
 ) -> tuple[list[tuple[Text, Text]], list[int]]:
-    """Return pairs and their labels, as many, of which both occur; all else is a UserError."""
+    """Return the pairs and their labels, 0 or 1.
+
+    Raises UserError, which begins with ``caller``, if an element is not a pair, or a label neither 0 nor 1,
+    if there is not one label for each pair, or if only one of the labels occurs.
+    """
     pair_list, label_list = read_pairs(pairs, caller), read_elements(labels, caller, "labels")
     for number, label in enumerate(label_list):
         if not isinstance(label, Real | np.bool_) or label not in (0, 1):
@@ -351,6 +398,7 @@ def _read_labelled(
 
 @loading()
 def _source_for(encoder: Any, source: Any) -> TextSource:
+    """Return what parses the sentences. Raises UserError if ``encoder`` or ``source`` is not an encoder."""
     from multiview.folder.reading import TextSource
     from multiview.libraries.arrays import check_encoder
 
@@ -360,4 +408,5 @@ def _source_for(encoder: Any, source: Any) -> TextSource:
 
 
 def _name_of(encoder: Any) -> str:
+    """Return the encoder's name in the files of judges: its class, "" for None."""
     return "" if encoder is None else type(encoder).__name__

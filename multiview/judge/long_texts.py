@@ -1,7 +1,8 @@
-"""Leave out of a pair of long texts the sentences that both have: they hide where the two differ.
+"""Drops from a pair of long texts the sentences that both have, because they hide where the two differ.
 
-Judges are fitted on pairs of sentences, whose numbers are shares of their words: of two pages alike but for
-one sentence nearly all is shared, and beyond some words there is neither a tree nor a comparison.
+Many numbers of a pair are shares of its words. If two pages differ in one sentence, nearly all their words
+are shared, and the numbers hardly show the difference. Besides, the parsers and the comparison read a limited
+number of words.
 """
 
 import re
@@ -13,15 +14,20 @@ from multiview.judge.typed import asked_alike, in_one_form
 from runtime.cli import warn_once
 
 Text = str | tuple[str, ...]
-LONG = 64
-"""Words, by white space, from which on a text is long; the sentences that judges are fitted on have fewer."""
-MAX_OTHER_WORDS = 120
-"""Words that the parsers surely take."""
+LONG_TEXT_WORDS = 64
+"""A text of this many words, split at white space, or more is long; judges are fitted on shorter ones."""
+MAX_WORDS = 400
+"""The number of words of a text that are compared; words after them are ignored."""
+MAX_PARSED_WORDS = 120
+"""A text of at most this many words is surely parsed; in a longer one roles may not be compared."""
 _END = re.compile(r".*[.!?][\"'”’)\]]*")
 
 
 def as_read(a: Text, b: Text) -> tuple[Text, Text]:
-    """Return two texts in one form, tokens as they are; of long ones the sentences in which they differ."""
+    """Return two texts as the judge reads them: written in one form, and without what long texts share.
+
+    Texts that are lists of tokens are not written in another form.
+    """
     a, b = (in_one_form(text) if isinstance(text, str) else text for text in (a, b))
     if isinstance(a, str) and isinstance(b, str):
         a, b = asked_alike(a, b)
@@ -29,15 +35,17 @@ def as_read(a: Text, b: Text) -> tuple[Text, Text]:
 
 
 def where_they_differ(a: Text, b: Text) -> tuple[Text, Text]:
-    """Return a pair without the sentences that both have, each as often as both, if a text is long.
+    """Return a pair of texts without the sentences that both have, if one of the texts is long.
 
-    Texts of the same sentences stay as they are. What still is long is said once, for roles in it are not
-    compared.
+    A sentence that one text has twice and the other once is dropped once from each. If both texts have the
+    same sentences, they are returned as they are. A warning is logged, once, if more than
+    :data:`MAX_PARSED_WORDS` words are left, because their roles may not be compared.
     """
-    if max(len(text) // (2 if isinstance(text, str) else 1) for text in (a, b)) < LONG:
+    # A word and a blank are two characters at least, so short texts are found before they are split.
+    if max(len(text) // (2 if isinstance(text, str) else 1) for text in (a, b)) < LONG_TEXT_WORDS:
         return a, b
     words = [text.split() if isinstance(text, str) else text for text in (a, b)]
-    if max(map(len, words)) < LONG:
+    if max(map(len, words)) < LONG_TEXT_WORDS:
         return a, b
     sides = list(map(_sentences, words))
     keys = [[normalise_text(" ".join(sentence)).casefold() for sentence in side] for side in sides]
@@ -45,10 +53,10 @@ def where_they_differ(a: Text, b: Text) -> tuple[Text, Text]:
     rests = [_without(side, own_keys, Counter(shared)) for side, own_keys in zip(sides, keys, strict=True)]
     if not any(rests):
         return a, b
-    if max(map(len, rests)) > MAX_OTHER_WORDS:
+    if max(map(len, rests)) > MAX_PARSED_WORDS:
         warn_once(
-            f"two texts differ over more than {MAX_OTHER_WORDS} words: the judge compares neither roles "
-            "in them nor what comes after the first 400 words; give it sentences"
+            f"two texts differ over more than {MAX_PARSED_WORDS} words: the judge compares neither roles "
+            f"in them nor what comes after the first {MAX_WORDS} words; give it sentences"
         )
     first, second = (
         " ".join(rest) if isinstance(text, str) else tuple(rest)
@@ -58,14 +66,20 @@ def where_they_differ(a: Text, b: Text) -> tuple[Text, Text]:
 
 
 def _sentences(words: Sequence[str]) -> list[Sequence[str]]:
-    """Cut after words that end in a full stop, a question or an exclamation mark, perhaps in quotes."""
+    """Split words into sentences, after each word that ends in ".", "!" or "?", perhaps in quotes."""
     ends = [position for position, word in enumerate(words, 1) if _END.fullmatch(word)]
     starts = [0, *ends]
     return [words[first:end] for first, end in zip(starts, [*ends, len(words)], strict=True) if first < end]
 
 
 def _without(side: Sequence[Sequence[str]], keys: Sequence[str], shared: Counter[str]) -> list[str]:
-    """Return the words of the sentences that are left when the shared ones have been taken out."""
+    """Return the words of a text without its shared sentences.
+
+    Args:
+        side: the sentences of the text.
+        keys: a key for each sentence.
+        shared: how many sentences of each key to drop; it is counted down to 0.
+    """
     rest: list[str] = []
     for sentence, key in zip(side, keys, strict=True):
         if shared[key]:

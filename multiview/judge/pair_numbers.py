@@ -1,8 +1,9 @@
-"""The numbers of pairs of sentences that :mod:`multiview.judge` reads, for many pairs at once.
+"""Computes the numbers of pairs of sentences that the judge reads, for many pairs at once.
 
-At the end a table has the formula of each number, over both sides of a comparison and the vectors of words.
+:data:`FORMULAS` has the formula of each number.
 
-Legend of dimension suffixes: n pairs, T words of one side of all pairs, E size of word vectors.
+Legend of dimension suffixes: n pairs, T words of one side of all pairs, U distinct words, E size of word
+vectors.
 """
 
 from __future__ import annotations
@@ -23,40 +24,48 @@ from multiview.words.table import WordTable
 from parsing.trees.batch import concatenated_ranges
 from runtime.process import cached_property
 
-Vectors = NDArray[np.float32]
+FormVectors = NDArray[np.float32]
+"""A vector for each distinct word, [U, E]."""
 LAST_RANK = 60_000
-"""A word of this rank or a later one is as rare as any."""
-CHUNK = 1 << 14
-"""Pairs of words whose vectors are multiplied at a time."""
-FEW_WEIGHTS = 256
-"""A matrix of so few words' weights is dense: to make a sparse one takes ten times as long."""
+"""The rank by frequency from which on all words count as equally rare."""
+WORD_PAIRS_AT_A_TIME = 1 << 14
+"""The number of pairs of words whose vectors are multiplied at a time, to bound the memory."""
+MAX_DENSE_WEIGHTS = 256
+"""The greatest number of elements of a dense matrix of weights [n, U]; larger ones are sparse.
+
+For a matrix this small it takes ten times as long to build a sparse one.
+"""
 
 
 class ComparedWords:
-    """How rare the words of a comparison are, and what their vectors say."""
+    """The rarity of the words of a comparison, and the cosines of their vectors."""
 
     def __init__(self, comparison: Comparison, table: WordTable) -> None:
         self.comparison = comparison
         texts = [form.text for form in comparison.pairs.forms.forms]
         row_U = table.vocabulary.lookup(texts)
-        self.vectors: Vectors = unit_rows(table.rows(0, row_U).float().cpu().numpy())
+        self.vectors: FormVectors = unit_rows(table.rows(0, row_U).float().cpu().numpy())
         rank = row_U.copy()
         for number, text in enumerate(texts):
             if not text.islower():
                 rank[number] = table.vocabulary.row(text.lower())
         self.rarity = np.log1p(np.minimum(rank, LAST_RANK)).astype(np.float64)
+        """The rarity of each distinct word, [U]: the logarithm of its rank by frequency."""
 
     def weight(self, side: Words) -> Floats:
-        """Return the rarity of content words, 0 for others: [T]."""
+        """Return the rarity of the content words, 0 for other words: [T]."""
         weight: Floats = self.rarity[side.form] * side.is_content
         return weight
 
     def cosine_of_sums(self, weight_of: Callable[[Words], NDArray[Any]]) -> Floats:
-        """Return the cosine of the weighted sums of both sides' vectors, 1 where a side has none: [n]."""
+        """Return the cosine of the weighted sums of the word vectors of both sentences, [n].
+
+        It is 1 if the sum of one of the sentences is zero. ``weight_of`` returns the weights [T] of a side.
+        """
         sums = []
         for side in self.comparison.words:
             weight, shape = weight_of(side).astype(np.float32), (side.pair_count, len(self.vectors))
-            if math.prod(shape) <= FEW_WEIGHTS:
+            if math.prod(shape) <= MAX_DENSE_WEIGHTS:
                 dense = np.zeros(shape, np.float32)
                 np.add.at(dense, (side.pair, side.form), weight)
                 sums.append(unit_rows(np.einsum("nu,ue->ne", dense, self.vectors)))
@@ -68,7 +77,11 @@ class ComparedWords:
 
     @cached_property
     def nearest(self) -> tuple[Floats, Floats]:
-        """Each lone word's cosine with the nearest on the other side, or 0; other words have 1: [T]."""
+        """The cosine of each word with the nearest word of the other sentence, for both sides: [T] each.
+
+        Only content words that the other side lacks are compared with each other; their cosines are at least
+        0. All other words have 1.
+        """
         a, b = self.comparison.words
         lone_a, lone_b = np.flatnonzero(a.is_lone), np.flatnonzero(b.is_lone)
         count_b = np.bincount(b.pair[lone_b], minlength=b.pair_count)
@@ -78,8 +91,9 @@ class ComparedWords:
         word_b = lone_b[concatenated_ranges(begin_b[pair], count_b[pair])]
         nearest_a = (~a.is_lone).astype(np.float64)
         nearest_b = (~b.is_lone).astype(np.float64)
-        for first in range(0, len(word_a), CHUNK):
-            chunk_a, chunk_b = word_a[first : first + CHUNK], word_b[first : first + CHUNK]
+        for first in range(0, len(word_a), WORD_PAIRS_AT_A_TIME):
+            end = first + WORD_PAIRS_AT_A_TIME
+            chunk_a, chunk_b = word_a[first:end], word_b[first:end]
             cosine = np.einsum("me,me->m", self.vectors[a.form[chunk_a]], self.vectors[b.form[chunk_b]])
             np.maximum.at(nearest_a, chunk_a, cosine)
             np.maximum.at(nearest_b, chunk_b, cosine)
@@ -87,6 +101,7 @@ class ComparedWords:
 
 
 def _worst_partner(comparison: Comparison, words: ComparedWords) -> Floats:
+    """Return the least positive cosine in :attr:`ComparedWords.nearest` of both sides of each pair, [n]."""
     worst = np.ones(comparison.words[0].pair_count)
     for side, cosine in zip(comparison.words, words.nearest, strict=True):
         np.minimum.at(worst, side.pair, np.where(cosine > 0, cosine, 1))
@@ -94,7 +109,7 @@ def _worst_partner(comparison: Comparison, words: ComparedWords) -> Floats:
 
 
 def _content_counts(comparison: Comparison) -> list[Floats]:
-    """Count the content words of both sides, at least 1: [n] each."""
+    """Return the number of content words of each side, at least 1: two arrays [n]."""
     return [np.maximum(side.count(side.is_content), 1) for side in comparison.words]
 
 
@@ -159,10 +174,10 @@ FORMULAS: Mapping[str, Callable[[Comparison, ComparedWords], NDArray[Any]]] = {
         np.abs(np.subtract(*(np.bincount(side.pair, minlength=side.pair_count) for side in comparison.words)))
     ),
 }
-"""How each of :data:`multiview.judge.NUMBERS` is computed, [n]; that says what they mean."""
+"""The formula of each number, by its name; :data:`multiview.judge.NUMBERS` says what the numbers mean."""
 
 
 def compute_numbers(comparison: Comparison, table: WordTable) -> dict[str, NDArray[Any]]:
-    """Return the numbers of pairs, [n] each, by their names."""
+    """Return the numbers of the pairs of a comparison, by the names in ``NUMBERS``: [n] each."""
     words = ComparedWords(comparison, table)
     return {name: formula(comparison, words) for name, formula in FORMULAS.items()}

@@ -1,4 +1,4 @@
-"""Who did what to whom in two sentences, and the reasons why they do not say the same."""
+"""Finds who does what to whom in two sentences, and the reasons why they do not say the same."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,26 +13,29 @@ from parsing.trees.role_rules import ROLES
 
 Positions = tuple[tuple[int, int], ...]
 ORDER = ("opposite", "negation", "roles", "number", "name", "missing", "agreeing")
-"""Kinds of reasons, what turns the sense first; the last is of other words that say the same."""
+"""The kinds of reasons, in the order in which they are shown: those that change the meaning most come first.
+
+The last kind, *agreeing*, is no difference: it names other words that say the same.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The words that have a role of a word in the first sentence and in the second, in lower case."""
+    """The words that have a role of a head in the first and in the second sentence, in lower case."""
 
     role: str
     head: str
-    """With both forms where one is denied: came | not came."""
+    """The head; if one sentence denies it, both forms: came | not came."""
     a: tuple[str, ...]
     b: tuple[str, ...]
     bases: tuple[frozenset[int], frozenset[int]] = field(repr=False)
     """The numbers of the bases of ``a`` and of ``b``."""
     positions: tuple[Positions, Positions] = field(repr=False)
-    """Where head and dependent of each arc stand in the first and in the second sentence, from 0."""
+    """The positions of head and dependent of each arc in the first and in the second sentence, from 0."""
 
     @property
     def is_same(self) -> bool:
-        """Whether both sentences have the same words in the role."""
+        """Whether both sentences have the same words in the role, and neither or both deny the head."""
         return set(self.a) == set(self.b) and " | " not in self.head
 
     def __str__(self) -> str:
@@ -43,16 +46,16 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Where two sentences differ."""
+    """A difference of two sentences."""
 
     kind: str
     """One of :data:`ORDER`."""
     a: str
-    """What the first sentence has, "" if it has nothing."""
+    """The words of the first sentence, "" if it has none."""
     b: str
-    """What the second sentence has, "" if it has nothing."""
+    """The words of the second sentence, "" if it has none."""
     place: str = ""
-    """Which role differs, such as agent of praised; for reasons of roles only."""
+    """The role that differs, such as "agent of praised"; "" for all kinds but *roles*."""
 
     def __str__(self) -> str:
         place = f"{self.place}: " if self.place else ""
@@ -60,7 +63,7 @@ class Reason:
 
 
 def bindings(comparison: Comparison, pair: int) -> list[Binding]:
-    """Return who did what to whom in the two sentences of a pair, what differs first."""
+    """Return the bindings of the two sentences of a pair; those that differ come first."""
     arcs_a, arcs_b = (_arcs_by_role(comparison, column, pair) for column in (0, 1))
     bindings = []
     for key in arcs_a | arcs_b:
@@ -77,7 +80,7 @@ def bindings(comparison: Comparison, pair: int) -> list[Binding]:
 
 
 class _ShownArc(NamedTuple):
-    """An arc as it is shown: the head's text, the dependent, and where both stand in the sentence."""
+    """An arc as it is shown: the head's text, the dependent, and the positions of both in the sentence."""
 
     head: str
     dependent: Form
@@ -85,7 +88,7 @@ class _ShownArc(NamedTuple):
 
 
 def _arcs_by_role(comparison: Comparison, column: int, pair: int) -> dict[tuple[int, int], list[_ShownArc]]:
-    """Return a sentence's arcs by role and the base of the head."""
+    """Return the arcs of a sentence, by the number of the role and the number of the head's base."""
     facts, forms, arcs = comparison.pairs.facts, comparison.pairs.forms.forms, comparison.arcs[column]
     arcs_by_role: dict[tuple[int, int], list[_ShownArc]] = {}
     for arc in arcs.arc[arcs.of_pair(pair)].tolist():
@@ -106,9 +109,9 @@ def _with_not(text: str, sign: int) -> str:
 
 
 def _words_of(comparison: Comparison, column: int, pair: int) -> dict[int, Form]:
-    """Return a sentence's content words, particles and words with poles by the numbers of their bases.
+    """Return the content words, particles and words with poles of a sentence, by the numbers of their bases.
 
-    The sign is 0 where a sentence has a word with both, as *on* in "on or off".
+    The sign is 0 if the sentence has the base with both signs, as it has that of *on* in "on or off".
     """
     side, forms, words = comparison.words[column], comparison.pairs.forms.forms, dict[int, Form]()
     here = side.of_pair(pair)
@@ -128,9 +131,10 @@ def _words_of(comparison: Comparison, column: int, pair: int) -> dict[int, Form]
 def reasons_of(
     comparison: Comparison, pair: int, others: Iterable[tuple[str, str, str]] = ()
 ) -> list[Reason]:
-    """Say why two sentences do not say the same, what turns the sense first; and which other words agree.
+    """Return the reasons why the two sentences of a pair do not say the same, sorted by :data:`ORDER`.
 
-    ``others`` are reasons that are found in the text, each a kind and what either sentence has.
+    ``others`` are reasons that were found in the texts
+    (:func:`multiview.judge.certain.exchanged_or_limited`).
     """
     words_a, words_b = (_words_of(comparison, column, pair) for column in (0, 1))
     shared_bases = words_a.keys() & words_b.keys()
@@ -155,7 +159,18 @@ def reasons_of(
 def _reasons_of_lone_words(
     lone_a: dict[int, Form], lone_b: dict[int, Form], is_turned: bool
 ) -> Iterator[Reason]:
-    """Pair the words that one sentence has alone: opposites, synonyms by a pole, numbers, names; the rest."""
+    """Yield the reasons of the words that only one of the sentences has.
+
+    Words with a pole in common are paired first (opposites, agreeing words), then numbers with numbers and
+    names with names. The content words that are left make one reason, *missing*.
+
+    Args:
+        lone_a: the words that only the first sentence has, by the numbers of their bases; paired ones are
+            removed.
+        lone_b: the words that only the second sentence has.
+        is_turned: whether a comparison has its words exchanged in the second sentence, which makes agreeing
+            words opposites.
+    """
     for base, word in list(lone_a.items()):
         own = all_poles(word.base)
         partners = [other for other in lone_b.values() if own.keys() & all_poles(other.base).keys()]

@@ -1,7 +1,7 @@
-"""How alike two sentences are, from 0 to 1: a logistic regression, as the judge's, fitted on graded pairs.
+"""Computes how alike two sentences are, from 0 to 1, by a logistic regression that is fitted on graded pairs.
 
-Its numbers are those of the judge, but for the topic; the cosines of the slots; and those of meaning and of
-structure, which come from the encoder that the judge reads sentences by.
+It reads the judge's numbers without the topic, the cosines of slots, and the cosines of meaning and of
+structure. The last two are by the encoder that parses the sentences for the judge.
 
 Legend of dimension suffixes: n pairs, L slots, F numbers, D size of a vector.
 """
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from multiview.judge.certain import Limits
 from multiview.judge.long_texts import Text, as_read, where_they_differ
 from multiview.judge.weights import NUMBERS, Floats, Weights
-from runtime.files import path_of
 from runtime.process import cached_property, loading
 
 if TYPE_CHECKING:  # they import torch
@@ -27,31 +26,37 @@ if TYPE_CHECKING:  # they import torch
 FOLDER = Path(__file__).parent / "similarity_weights"
 """The folder of the weights in the package."""
 USED_NUMBERS = [index for index, name in enumerate(NUMBERS) if name != "topic"]
-"""The indices of the judge's numbers that are read: the topic may be that of any encoder."""
+"""The indices of the judge's numbers that are read; the topic is not, because any encoder may compute it."""
 
 
 class SimilarityWeights(Weights):
-    """The weights of similarity; the labels that they are fitted to are graded, from 0 to 1."""
+    """The weights of similarity, which are fitted to grades from 0 to 1 in place of labels."""
 
-    names: ClassVar[tuple[str, ...]] = (
+    number_names: ClassVar[tuple[str, ...]] = (
         *(list(NUMBERS)[index] for index in USED_NUMBERS),
         *("slots", "agents", "patients", "predicates", "meaning", "structure"),
     )
 
 
 def weights_of(name: str | Path) -> SimilarityWeights:
-    """Load ``free``, ``rated``, or the file of others; one that is missing or damaged is a UserError."""
-    in_package = {file.stem: file for file in FOLDER.glob("*.json")}
-    return SimilarityWeights.load(in_package.get(str(name)) or path_of(name, "similarity"))
+    """Load the weights ``free`` or ``rated`` of the package, or those of a file.
+
+    Raises UserError if the file is missing or damaged.
+    """
+    return SimilarityWeights.load_named(name, FOLDER, "similarity")
 
 
 @loading()
 def similarity_numbers(
     pairs: Sequence[tuple[Text, Text]], comparison: Comparison, numbers_nF: Floats, source: TextSource
 ) -> tuple[Floats, Floats]:
-    """Return the numbers of similarity, [n, F], and the cosines of all slots, [n, L].
+    """Return the numbers that :class:`SimilarityWeights` read, [n, F], and the cosines of all slots, [n, L].
 
-    ``comparison`` and ``numbers_nF`` are what the judge has read of the pairs.
+    Args:
+        pairs: the pairs.
+        comparison: the comparison of the pairs, as :func:`multiview.judge.judge.read_numbers` returns it.
+        numbers_nF: the judge's numbers of the pairs, from the same function.
+        source: parses the sentences, and has the vectors of words.
     """
     from multiview.judge.slots import slot_cosines
     from multiview.structure.joining import meaning_and_structure
@@ -64,8 +69,24 @@ def similarity_numbers(
     return np.column_stack([numbers_nF[:, USED_NUMBERS], slots_n, slot_nL[:, :3], *cosines]), slot_nL
 
 
+class Similarities(NamedTuple):
+    """The similarities of pairs, with the cosines of their slots."""
+
+    similarity_n: Floats
+    slot_nL: Floats
+
+
 class ComparedPairs:
-    """The pairs of one call of the judge, which compares them further, all at once, when it is asked to."""
+    """The pairs of one call of the judge; their similarities are computed together, when one is asked for.
+
+    Args:
+        pairs: the pairs.
+        comparison: the comparison of the pairs.
+        numbers_nF: the judge's numbers of the pairs.
+        limits: the limits of the pairs, and the reasons that are found in their texts.
+        source: parses the sentences, and has the vectors of words.
+        load_weights: returns the weights of similarity.
+    """
 
     def __init__(
         self,
@@ -74,27 +95,28 @@ class ComparedPairs:
         numbers_nF: Floats,
         limits: Limits,
         source: TextSource,
-        weights: Callable[[], SimilarityWeights],
+        load_weights: Callable[[], SimilarityWeights],
     ) -> None:
         self.comparison, self.limits = comparison, limits
-        self._rest = pairs, numbers_nF, source, weights
+        self._pairs, self._numbers_nF = pairs, numbers_nF
+        self._source, self._load_weights = source, load_weights
 
     @cached_property
-    def compared(self) -> tuple[Floats, Floats]:
-        """The similarities [n], and the cosines of the slots [n, L]."""
-        pairs, numbers_nF, source, weights = self._rest
-        numbers_nF, slot_nL = similarity_numbers(pairs, self.comparison, numbers_nF, source)
-        similarity_n = weights().probabilities(numbers_nF)
-        # What long texts share is alike.
-        similarity_n = 1 - (1 - similarity_n) * [_share_that_differs(*pair) for pair in pairs]
-        return self.limits.settle(similarity_n), slot_nL
+    def similarities(self) -> Similarities:
+        """The similarities of the pairs and the cosines of their slots, computed at the first access."""
+        numbers_nF, slot_nL = similarity_numbers(self._pairs, self.comparison, self._numbers_nF, self._source)
+        similarity_n = self._load_weights().probabilities(numbers_nF)
+        # The sentences that two long texts share count as alike, by their share of the words.
+        similarity_n = 1 - (1 - similarity_n) * [_share_that_differs(*pair) for pair in self._pairs]
+        return Similarities(self.limits.settle(similarity_n), slot_nL)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the models: judgements travel without them, compared."""
-        return {"comparison": self.comparison, "limits": self.limits, "compared": self.compared}
+        """Return what is pickled: the similarities, in place of the models that compute them."""
+        return {"comparison": self.comparison, "limits": self.limits, "similarities": self.similarities}
 
 
 def _share_that_differs(a: Text, b: Text) -> float:
+    """Return the share of the words of both texts that is left without the sentences that both have."""
     rest = where_they_differ(a, b)
     if rest == (a, b):
         return 1.0

@@ -1,17 +1,18 @@
-"""The slots of sentences, for graded similarity: who, whom, what is done, where, and their attributes.
+"""Compares sentences slot by slot (who, whom, what is done, where, their attributes), for graded similarity.
 
-A slot is the unit sum of the vectors of its words, and of their spelling with poles, so that opposites are
-apart. What two sentences have in a slot is compared by the cosine.
+The vector of a slot is the sum of the vectors of its words, at length 1. The vector of a word is its word
+vector, to which the hashed spelling with poles is concatenated, because opposites have nearly the same word
+vectors. Two sentences are compared in a slot by the cosine.
 
-Legend of dimension suffixes: n pairs, S sentences, T their words, M their arcs, U forms, E size of a form's
-vector, L slots.
+Legend of dimension suffixes: n pairs, N pairs of a chunk, S sentences, T their words, M their arcs, U forms,
+E size of a form's vector, L slots.
 """
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from multiview.judge.facts import Facts, PairFacts
-from multiview.judge.pair_numbers import Vectors
+from multiview.judge.facts import Facts, Ints, PairFacts
+from multiview.judge.pair_numbers import FormVectors
 from multiview.judge.weights import SLOTS, Floats
 from multiview.libraries.arrays import unit_rows
 from multiview.structure.poles import known_opposites, signed_spellings
@@ -22,23 +23,27 @@ _SLOT = {name: number for number, name in enumerate(SLOTS)}
 SPELLING_SHARE = 0.3
 """The share of spelling, with poles, in the squared length of a word's vector."""
 SPELLING_WIDTH = 256
-CHUNK = 2048
-"""Pairs that are compared at a time."""
+"""The size of the hashed spelling."""
+PAIRS_AT_A_TIME = 2048
+"""The number of pairs whose slots are compared at a time, to bound the memory."""
 
 
 def slot_cosines(pairs: PairFacts, table: WordTable) -> tuple[Floats, Floats]:
-    """Return each slot's cosine, 0 where a sentence has none, and the weighted one of all: [n, L] and [n]."""
+    """Return the cosine of each slot, [n, L], and one weighted by :data:`SLOTS` over all slots, [n].
+
+    A slot that one of the two sentences does not fill has 0.
+    """
     texts = [form.text for form in pairs.forms.forms]
     word_UE = unit_rows(table.rows(0, table.vocabulary.lookup(texts)).float().cpu().numpy())
     spelling_UE = unit_rows(signed_spellings(texts, SPELLING_WIDTH, known_opposites()))
-    vector_UE: Vectors = np.hstack(
+    vector_UE: FormVectors = np.hstack(
         [word_UE * (1 - SPELLING_SHARE) ** 0.5, spelling_UE * SPELLING_SHARE**0.5], dtype=np.float32
     )
     words = _words_in_slots(pairs.facts, len(texts))
-    weight_L, cosines, lengths = np.array([*SLOTS.values()]), [np.empty((0, len(SLOTS)))], [np.empty(0)]
-    for first in range(0, len(pairs.row_n2), CHUNK):
-        row_n2 = pairs.row_n2[first : first + CHUNK, :, None] * len(SLOTS) + np.arange(len(SLOTS))
-        sums = [unit_rows(words[row_nL.ravel()] @ vector_UE) for row_nL in np.moveaxis(row_n2, 1, 0)]
+    weight_L = np.array([*SLOTS.values()])
+    cosines, lengths = [np.empty((0, len(SLOTS)))], [np.empty(0)]
+    for first in range(0, len(pairs.row_n2), PAIRS_AT_A_TIME):
+        sums = [unit_rows(words[row_NL.ravel()] @ vector_UE) for row_NL in _slot_rows(pairs, first)]
         cosines.append(np.einsum("me,me->m", *sums).reshape(-1, len(SLOTS)).astype(np.float64))
         filled = [side.any(axis=1).reshape(-1, len(SLOTS)) @ weight_L for side in sums]
         lengths.append(np.sqrt(np.multiply(*filled)))
@@ -46,10 +51,19 @@ def slot_cosines(pairs: PairFacts, table: WordTable) -> tuple[Floats, Floats]:
     return cosine_nL, cosine_nL @ weight_L / np.maximum(np.concatenate(lengths), 1e-9)
 
 
-def _words_in_slots(facts: Facts, form_count: int) -> csr_array:
-    """Return the sum of signs of each content word in each slot of each sentence, [S L, U].
+def _slot_rows(pairs: PairFacts, first: int) -> Ints:
+    """Return the rows in :func:`_words_in_slots` of both sentences of a chunk of pairs, [2, N, L].
 
-    A word in several slots is of the first, one in none of the rest.
+    The chunk has :data:`PAIRS_AT_A_TIME` pairs from ``first`` on.
+    """
+    sentence_2N = pairs.row_n2[first : first + PAIRS_AT_A_TIME].T
+    return sentence_2N[:, :, None] * len(SLOTS) + np.arange(len(SLOTS))
+
+
+def _words_in_slots(facts: Facts, form_count: int) -> csr_array:
+    """Return the sum of the signs of each content word in each slot of each sentence, [S * L, U].
+
+    A word that fits several slots goes to the first of :data:`SLOTS`; one that fits none goes to "rest".
     """
     sentence_M = np.repeat(np.arange(len(facts.arc_count)), facts.arc_count)
     head_M, dependent_M = (sentence_M * form_count + form for form in (facts.head, facts.dependent))

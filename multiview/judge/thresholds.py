@@ -1,4 +1,4 @@
-"""From which probability on a judge may be believed, with a bound on how often it is then wrong.
+"""Chooses the threshold of a judge, with a bound on the share of the accepted pairs that are false.
 
 Legend of dimension suffixes: n pairs, T thresholds.
 """
@@ -13,14 +13,20 @@ from runtime.errors import UserError
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 CONFIDENCE = 0.95
+"""The confidence of the bound on the other half of the pairs."""
 CHOOSING_CONFIDENCES = (0.999, 0.99, CONFIDENCE)
-"""The threshold is chosen by the first of these that any reaches: at 0.95 the other half often shows less."""
+"""The confidences of the bound on the half that the threshold is chosen on; the first one reached is taken.
+
+They are higher than :data:`CONFIDENCE`, because a threshold that was chosen at 0.95 often fails on the other
+half.
+"""
 
 
 class Threshold(NamedTuple):
-    """A probability from which on pairs are accepted, and what was counted with it on other pairs."""
+    """A threshold, with the counts on the half of the pairs that it was not chosen on."""
 
     threshold: float
+    """Pairs with this probability or a greater one are accepted."""
     hit_rate: float
     """The share of the pairs that say the same which are accepted."""
     false_hit_bound: float
@@ -32,8 +38,11 @@ class Threshold(NamedTuple):
 def upper_bound(
     false_hits: NDArray[Any] | int, accepted: NDArray[Any] | int, confidence: float = CONFIDENCE
 ) -> Any:
-    """Return the one-sided bound of Clopper and Pearson (1934) on a rate, 1 where nothing was accepted."""
-    from scipy.stats import beta  # here: it takes longer than a judgement
+    """Return the one-sided upper bound of Clopper and Pearson (1934) on the rate ``false_hits / accepted``.
+
+    It is 1 if nothing was accepted.
+    """
+    from scipy.stats import beta  # imported here, because the import takes longer than a judgement
 
     accepted = np.asarray(accepted)
     bound = beta.ppf(confidence, np.asarray(false_hits) + 1, np.maximum(accepted - false_hits, 1e-9))
@@ -41,7 +50,7 @@ def upper_bound(
 
 
 def curve(score_n: Floats, is_same_n: Flags) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Return each threshold, the highest first, how many pairs it accepts, and how many wrongly: [T]."""
+    """Return every threshold, the highest first, and how many pairs and false pairs it accepts: [T] each."""
     order_n = np.argsort(-score_n, kind="stable")
     score_n, is_same_n = score_n[order_n], is_same_n[order_n]
     is_last_n = np.append(score_n[1:] < score_n[:-1], True)
@@ -50,9 +59,14 @@ def curve(score_n: Floats, is_same_n: Flags) -> tuple[Floats, NDArray[np.int64],
 
 
 def choose_threshold(score_n: Floats, is_same_n: Flags, precision: float) -> Threshold:
-    """Choose the threshold of most hits on one half of the pairs, drawn at random, and count on the other.
+    """Choose the threshold with the most hits on a random half of the pairs, and count on the other half.
 
-    A UserError says so where the pairs are too few, or the scores too poor, to show the precision.
+    Raises UserError if the pairs are too few, or the scores too poor, to show the precision.
+
+    Args:
+        score_n: the probabilities of the pairs.
+        is_same_n: whether the sentences of each pair say the same.
+        precision: the share of the accepted pairs that must say the same.
     """
     half_n = np.random.default_rng(0).permutation(len(score_n)) % 2 == 0
     threshold_T, accepted_T, false_T = curve(score_n[half_n], is_same_n[half_n])

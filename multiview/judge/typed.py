@@ -1,7 +1,7 @@
-"""Writes what people type in several ways in one: amounts, times, dates, versions, contractions, questions.
+"""Rewrites texts so that amounts, times, dates, versions, contractions and questions have one form.
 
-The judge reads texts so written, so that 7 pm is 19:00, 5 kg and 5 g differ by their number alone, and "Is it
-possible to" and "Am I able to" ask what "Can I" asks.
+The judge reads the rewritten texts. In them 7 pm and 19:00 are the same, 5 kg and 5 g differ in their number
+alone, and "Is it possible to" and "Am I able to" are written as "Can I".
 """
 
 import csv
@@ -71,11 +71,15 @@ def _scaled(match: re.Match[str]) -> str:
     return _plain_number(float(match[1]) * _SCALES[match[2]])
 
 
+def _on_24_hours(hour: int, minute: int, *, is_pm: bool) -> str:
+    return f"{hour % 12 + 12 * is_pm:02}:{minute:02}"
+
+
 def _clock(match: re.Match[str]) -> str:
     hour, minute = int(match[1]), int(match[2] or 0)
     if not 1 <= hour <= 12 or minute > 59:
         return match[0]
-    return f"{hour % 12 + 12 * (match[3] in 'pP'):02}:{minute:02}"
+    return _on_24_hours(hour, minute, is_pm=match[3] in "pP")
 
 
 def _digits(match: re.Match[str]) -> str:
@@ -92,8 +96,11 @@ def _iso_date(match: re.Match[str]) -> str:
 
 
 def _clock_of_day(match: re.Match[str]) -> str:
-    hour = int(match[1])
-    return f"{hour + 12 * ('morning' not in match[0] and hour < 12):02}:00" if hour <= 12 else match[0]
+    hour, part = int(match[1]), match[2]
+    # "12 in the evening" is left as it is: it means midnight, which no hour of the evening is.
+    if not 1 <= hour <= 12 or (hour == 12 and part == "evening"):
+        return match[0]
+    return _on_24_hours(hour, 0, is_pm=part != "morning")
 
 
 def _money(match: re.Match[str]) -> str:
@@ -117,7 +124,7 @@ _FORMS: tuple[tuple[str, str, Replacement], ...] = (
     (_NAMED, rf"\b({_MONTH})\b\.?(?= \d)|(?<=\d )({_MONTH})\b", _month),
     ("Mon|Tue|Wed|Thu|Fri", rf"\b({'|'.join(_DAYS)})\b(?:\.(?= [a-z\d]))?", lambda found: _DAYS[found[1]]),
     (_TYPED, r"(\d(?<!\w.)\d?)(?::(\d\d))? ?([AaPp])\.?[Mm]\b(?:\.(?= ?[a-z,;)]))?", _clock),
-    (_TYPED, r"(\d(?<!\w.)\d?)(?: o'clock)? in the (?:morning|afternoon|evening)\b", _clock_of_day),
+    (_TYPED, r"(\d(?<!\w.)\d?)(?: o'clock)? in the (morning|afternoon|evening)\b", _clock_of_day),
     (_TYPED, r"(\d(?<!\w.)):(\d\d)\b", r"0\1:\2"),
     ("noon", r"\bnoon\b", "12:00"),
     ("midnight", r"\bmidnight\b", "00:00"),
@@ -128,14 +135,20 @@ _FORMS: tuple[tuple[str, str, Replacement], ...] = (
     (_TYPED, rf"{_NUMBER} ?(%)", _amount),
     (_TYPED, rf"{_NUMBER} ({_LETTERS})\b(?!['’.]\w)", _amount),
 )  # fmt: skip
-"""The forms, each with a mark that says where it is worth looking for, and what is written in its place.
+"""Patterns that are replaced, in this order: a mark, the pattern, and the replacement.
 
-Forms begin with a digit where they can, and look behind it only then: so they are found several times faster.
+A mark is a simpler pattern; the pattern is searched only in texts in which its mark is found, which is
+faster. Patterns begin with a digit where they can, and test what is before the digit afterwards, because then
+they are found several times faster.
 """
 _MARKS = [*map(re.compile, dict.fromkeys(mark for mark, _, _ in _FORMS))]
 _PATTERNS = [(_MARKS.index(re.compile(mark)), re.compile(pattern), form) for mark, pattern, form in _FORMS]
 QUESTIONS = Path(__file__).with_name("questions.tsv")
-"""Ways to ask, and other function words, each with what a text has in lower case, a form and an example."""
+"""A table of phrases that begin questions, and of function words.
+
+Each row has marks (one of which a text must contain, in lower case), a pattern, its replacement and an
+example.
+"""
 with open(QUESTIONS, encoding="utf-8", newline="") as _stream:
     _QUESTIONS = [
         (row["marks"].split("|"), re.compile(row["pattern"], re.IGNORECASE), row["form"])
@@ -145,7 +158,7 @@ with open(QUESTIONS, encoding="utf-8", newline="") as _stream:
 
 @lru_cache(1 << 14)
 def in_one_form(text: str) -> str:
-    """Write amounts, times, dates, versions, contractions and what begins a question in one form."""
+    """Return a text with amounts, times, dates, versions, contractions and questions in one form."""
     if "&" in text:
         text = html.unescape(text)
     found = [mark.search(text) for mark in _MARKS]
@@ -168,6 +181,9 @@ _SITUATION = re.compile(
 
 
 def asked_alike(a: str, b: str) -> tuple[str, str]:
-    """Leave out what one of two texts tells before it asks: I forgot my password, how do I reset *it*?"""
+    """Return two texts without the statement before a question, if only one of them has such a statement.
+
+    "I forgot my password, how do I reset it?" becomes "how do I reset my password?".
+    """
     asked = [_SITUATION.sub(r"\2 \1\3", text) for text in (a, b)]
     return (asked[0], asked[1]) if (asked[0] == a) != (asked[1] == b) else (a, b)

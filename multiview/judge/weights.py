@@ -1,6 +1,6 @@
 """The weights of a judge: a logistic regression of the pair's numbers, their squares and their products.
 
-Legend of dimension suffixes: n pairs, F numbers of a pair, W weights.
+Legend of dimension suffixes: n pairs, F numbers of a pair, W weights, P strengths of the ridge.
 """
 
 from __future__ import annotations
@@ -52,48 +52,65 @@ NUMBERS: Mapping[str, str] = {
 }
 """The numbers of a pair, each with what it counts and an example."""
 SLOTS: Mapping[str, float] = {
-    **{"agent": 1, "patient": 1, "predicate": 1, "place": 0.7, "attribute of agent": 0.5},
-    **{"attribute of patient": 0.5, "other attribute": 0.5, "adverb": 0.4, "rest": 0.5},
+    "agent": 1,
+    "patient": 1,
+    "predicate": 1,
+    "place": 0.7,
+    "attribute of agent": 0.5,
+    "attribute of patient": 0.5,
+    "other attribute": 0.5,
+    "adverb": 0.4,
+    "rest": 0.5,
 }
-"""The slots of a sentence, each with its weight in the cosine of all."""
-STRENGTH = 5.0
-"""Strength of the ridge, for a thousand pairs."""
+"""The slots of a sentence, each with its weight in the mean cosine of all slots."""
 MAX_LEVELS = 20
-"""Deepest nesting of the JSON in ``about``."""
+"""The greatest depth to which the JSON of ``about`` may be nested."""
 THRESHOLD = 0.5
-"""The probability from which on two say the same, where a judge has none of its own."""
+"""The threshold of a judge for which :meth:`multiview.judge.Judge.threshold` has found none."""
 FOLDS = 5
+"""The number of folds of the cross-validation that chooses among :data:`PULLS`."""
 MIN_SLOPE = 0.1
-"""Pairs that the judge in the package tells apart no better than chance would have the slope 0."""
+"""The least slope by which :meth:`Weights.fit_on` multiplies the score of the weights that it begins with.
+
+The fitted weights are divided by the slope. Without a bound it would be 0, or negative, for pairs that the
+first weights tell apart no better than chance.
+"""
 PULLS = (10_000.0, 3000.0, 1000.0, 300.0, 100.0, 30.0)
-"""Strengths of the ridge towards the judge in the package that are tried, the strongest first."""
+"""The strengths of the ridge that :meth:`Weights.fit_on` tries, the strongest first."""
 MIN_DEVIATION = 1e-5
-"""Numbers that vary less are always the same but for rounding."""
+"""A number with a smaller standard deviation is taken for a constant that varies by rounding."""
 _Number = Annotated[float, Ge(-1e9), Le(1e9)]
 
 
 @configuration
 class Weights:
-    """A fitted logistic regression, and what it was fitted on, as the file of a judge has them.
+    """A fitted logistic regression with a record of its data. Its fields are the keys of a judge's JSON file.
 
-    The deviation of a number that is always the same is 1. There are weights for 1, for the numbers, and for
-    the products of two of them: W = 1 + F + F (F + 1) / 2.
+    There are weights for 1, for the numbers, and for the products of two numbers (or of a number with
+    itself): W = 1 + F + F (F + 1) / 2.
     """
 
-    names: ClassVar[tuple[str, ...]] = (*NUMBERS,)
-    """The numbers that are read, in their order."""
+    number_names: ClassVar[tuple[str, ...]] = tuple(NUMBERS)
+    """The names of the F numbers that weights of this class read, in this order."""
     numbers: list[str]
+    """The names of the numbers in the file, which :meth:`load` compares with ``number_names``."""
     mean: list[_Number]
+    """The mean of each number over the fitted pairs, [F]."""
     deviation: list[Annotated[float, Ge(1e-6), Le(1e9)]]
+    """The standard deviation of each number, 1 if the number is constant: [F]."""
     weight: list[_Number]
+    """[W]."""
     tables: str
-    """The digest of the word classes, opposites and rules that the numbers are counted by."""
+    """The :func:`digest_of_tables` of the fit."""
     about: dict[str, Any]
-    """Data, licences and the encoder of the meanings."""
+    """Data, licences, the encoder whose cosine is the topic, and the threshold if one was found."""
 
     @property
     def threshold(self) -> float:
-        """The probability from which on two say the same: what :meth:`Judge.threshold` found, or 0.5."""
+        """The threshold that :meth:`multiview.judge.Judge.threshold` found, else :data:`THRESHOLD`.
+
+        The judge takes both sentences to say the same if the probability is not below it.
+        """
         found = self.about.get("threshold")
         value = found.get("threshold") if isinstance(found, Mapping) else None
         return value if isinstance(value, float) and 0 <= value <= 1 else THRESHOLD
@@ -105,10 +122,18 @@ class Weights:
         label_n: NDArray[np.number],
         share_n: Floats | None = None,
         *,
-        strength: float = STRENGTH,
+        strength: float,
         about: dict[str, Any] | None = None,
     ) -> Self:
-        """Fit by Newton's method; ``share_n`` says how much each pair counts, all the same by default."""
+        """Fit weights to pairs by Newton's method.
+
+        Args:
+            numbers_nF: the numbers of the pairs.
+            label_n: the labels, or grades from 0 to 1.
+            share_n: how much each pair counts; by default all count the same.
+            strength: the strength of the L2 penalty, for a thousand pairs.
+            about: the record of the data.
+        """
         share_n = np.ones(len(label_n)) if share_n is None else share_n
         share_n = share_n * (1000 / share_n.sum())
         mean_F, deviation_F = numbers_nF.mean(axis=0), numbers_nF.std(axis=0)
@@ -119,7 +144,7 @@ class Weights:
         weight_W = _newton(design_nW, label_n, share_n, ridge_W, np.zeros_like(ridge_W))
         mean, deviation, weight = (np.round(x, 6).tolist() for x in (mean_F, deviation_F, weight_W))
         return cls(
-            numbers=[*cls.names],
+            numbers=[*cls.number_names],
             mean=mean,
             deviation=deviation,
             weight=weight,
@@ -128,7 +153,10 @@ class Weights:
         )
 
     def with_scale_of(self, number: str, numbers_nF: Floats) -> Self:
-        """Return these weights for a number of another scale, such as the cosine of another encoder."""
+        """Return these weights with the mean and deviation that one of the numbers has in other pairs.
+
+        The number may be of another scale there, as the topic is if another encoder computes it.
+        """
         index, mean, deviation = self.numbers.index(number), [*self.mean], [*self.deviation]
         mean[index] = float(numbers_nF[:, index].mean())
         deviation[index] = max(float(numbers_nF[:, index].std()), MIN_DEVIATION)
@@ -142,12 +170,13 @@ class Weights:
         pull: float | None = None,
         about: dict[str, Any] | None = None,
     ) -> Self:
-        """Fit to other pairs, where a ridge of strength ``pull`` draws the weights to these ones.
+        """Return weights that are fitted to other pairs, with a ridge that draws them towards these weights.
 
-        By default that of :data:`PULLS` is taken whose weights give left-out fifths of the pairs the least
-        logistic loss; of those not worse than it by two standard errors, the strongest. The pairs' base rate
-        is not learnt: a level and a slope of the whole score are fitted beside the weights, and left out, so
-        that what these weights say of other kinds of pairs does not shift with it.
+        ``pull`` is the strength of the ridge. By default cross-validation chooses it: the strongest of
+        :data:`PULLS` whose logistic loss on held-out pairs is within two standard errors of the least. The
+        base rate of the pairs is not learnt, because it would shift the probabilities of other kinds of
+        pairs. So an intercept and a slope of the whole score are fitted together with the weights, and then
+        left out.
         """
         design_nW = _design(numbers_nF, np.array(self.mean), np.array(self.deviation))
         if pull is None:
@@ -168,7 +197,10 @@ class Weights:
     def _path(
         self, design_nW: Floats, label_n: NDArray[np.number], pulls: Sequence[float]
     ) -> tuple[Floats, float, float]:
-        """Return the weights for each strength of the ridge, [P, W], and the level and slope left out."""
+        """Return the weights for each strength of the ridge, [P, W], and the level and slope that they lack.
+
+        The score of a pair in the fit is level + slope * (the score by the returned weights).
+        """
         share_n, own_W = np.ones(len(label_n)), np.array(self.weight)
         design_n2 = np.column_stack([share_n, design_nW @ own_W])
         level, slope = _newton(design_n2, label_n, share_n, np.ones(2), np.array([0.0, 1.0])).tolist()
@@ -176,7 +208,7 @@ class Weights:
         level_W = level * (np.arange(len(own_W)) == 0)
         weight_W = centre_W = slope * own_W + level_W
         path = []
-        for pull in pulls:  # each begins where the one before it ended
+        for pull in pulls:  # Newton's method starts from the weights of the stronger pull before
             weight_W = _newton(design_nW, label_n, share_n, np.full(len(own_W), pull), centre_W, weight_W)
             path.append((weight_W - level_W) / slope)
         return np.array(path), level, slope
@@ -188,7 +220,10 @@ class Weights:
         return probability_n
 
     def save(self, path: Path) -> None:
-        """Write JSON; a UserError says that no file can have that name, or that ``about`` is no JSON."""
+        """Write the weights as JSON.
+
+        Raises UserError if no file can be written at ``path``, or if ``about`` is not JSON.
+        """
         path = output_file(path_of(path, "judge"))
         if not _is_plain(self.about):
             raise UserError(
@@ -202,9 +237,12 @@ class Weights:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what :meth:`save` wrote; a file that is missing or holds something else is a UserError."""
-        weights, count = config_from_json(cls, read_record(path), where=path), len(cls.names)
-        if weights.numbers != [*cls.names]:
+        """Read weights from a file that :meth:`save` wrote.
+
+        Raises UserError if the file is missing or damaged, or if its weights are for other numbers or tables.
+        """
+        weights, count = config_from_json(cls, read_record(path), where=path), len(cls.number_names)
+        if weights.numbers != [*cls.number_names]:
             raise UserError(f"{path}: no judge, or one of other numbers of a pair; fit it anew")
         if weights.tables != digest_of_tables():
             raise UserError(f"{path}: fitted on other opposites or classes of words than these; fit it anew")
@@ -212,6 +250,15 @@ class Weights:
         if sizes != [count, count, 1 + count + count * (count + 1) // 2]:
             raise UserError(f"{path}: its weights do not fit its numbers; fit it anew")
         return weights
+
+    @classmethod
+    def load_named(cls, name: str | Path, folder: Path, kind: str) -> Self:
+        """Load the weights called ``name`` in a folder of the package or, if there are none, that file.
+
+        An error calls the file a ``kind``. Raises UserError as :meth:`load` does.
+        """
+        files = {file.stem: file for file in folder.glob("*.json")}
+        return cls.load(files.get(str(name)) or path_of(name, kind))
 
 
 def _newton(
@@ -222,7 +269,11 @@ def _newton(
     centre_W: Floats,
     start_W: Floats | None = None,
 ) -> Floats:
-    """Return the weights of least logistic loss plus half the ridge on their squared distance to a centre."""
+    """Return the weights that minimise a logistic loss with a ridge, [W], by Newton's method.
+
+    The loss is the sum of ``share_n`` times the logistic loss of each pair, plus half the sum of ``ridge_W``
+    times the squared distance of each weight from ``centre_W``.
+    """
 
     def loss(weight_W: Floats) -> float:
         score_n = design_nW @ weight_W
@@ -231,14 +282,14 @@ def _newton(
         return float(loss_n.sum() + ridge_W @ distance_W**2 / 2)
 
     weight_W = centre_W if start_W is None else start_W
-    for _ in range(30):  # steps of Newton's method at most
+    for _ in range(30):  # a bound on the steps; far fewer are usual
         probability_n = expit(design_nW @ weight_W)
         gradient_W = design_nW.T @ (share_n * (label_n - probability_n)) - ridge_W * (weight_W - centre_W)
         variance_n = share_n * probability_n * (1 - probability_n)
         hessian_WW = (design_nW * variance_n[:, None]).T @ design_nW + np.diag(ridge_W)
         step_W, before = np.linalg.solve(hessian_WW, gradient_W), loss(weight_W)
         while loss(weight_W + step_W) > before and np.abs(step_W).max() >= 1e-6:
-            step_W = step_W / 2  # a whole step may overshoot where the judge was sure and wrong
+            step_W = step_W / 2  # a whole step may overshoot if the first weights are sure of a wrong label
         weight_W = weight_W + step_W
         if np.abs(step_W).max() < 1e-6:
             break
@@ -246,12 +297,13 @@ def _newton(
 
 
 def digest_of_tables() -> str:
-    """Return the digest of the tables that decide a pair's numbers.
+    """Return the digest of the tables that decide a pair's numbers: word classes, opposites and rules.
 
-    Those of :mod:`multiview.judge.typed` and :mod:`multiview.judge.certain` are left out: few of the texts
-    that judges were fitted on have such forms, and what is certain changes no number.
+    The tables of :mod:`multiview.judge.typed` are left out, because few of the texts that judges were fitted
+    on have forms that it rewrites. Those of :mod:`multiview.judge.certain` are left out, because they limit
+    probabilities and change no number.
     """
-    from multiview.judge import facts  # here, as they import torch
+    from multiview.judge import facts  # imported here, because these modules import torch
     from multiview.structure import negation, poles
     from parsing.trees.role_rules import TABLES
 
@@ -260,7 +312,7 @@ def digest_of_tables() -> str:
 
 
 def _is_plain(value: Any, levels: int = 0) -> bool:
-    """Tell whether JSON gives a value back as it is."""
+    """Return whether a value is the same after it was written as JSON and read again."""
     if isinstance(value, Mapping):
         value, keys = [*value.values()], [*value]
         return all(isinstance(key, str) for key in keys) and _is_plain(value, levels)
@@ -270,7 +322,7 @@ def _is_plain(value: Any, levels: int = 0) -> bool:
 
 
 def _design(numbers_nF: Floats, mean_F: Floats, deviation_F: Floats) -> Floats:
-    """Bring the numbers to one scale, and add 1 and their products: [n, W]."""
+    """Return a column of ones, the standardised numbers, and their products: [n, W]."""
     scaled_nF = np.clip((numbers_nF - mean_F) / deviation_F, -5, 5)
     left, right = np.triu_indices(len(mean_F))
     return np.column_stack([np.ones(len(scaled_nF)), scaled_nF, scaled_nF[:, left] * scaled_nF[:, right]])

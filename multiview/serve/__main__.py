@@ -24,7 +24,8 @@ def main(config: ServeConfig) -> None:
     from multiview.folder.files import model_folder, model_record
     from multiview.judge.judge import load_weights
 
-    model_record(model_folder(config.model))  # refused now, not by a process later
+    # A wrong model or judge is refused here, because a worker process would find it only later.
+    model_record(model_folder(config.model))
     load_weights(config.judge)
     config.token()
     if config.index is not None:

@@ -1,8 +1,20 @@
 """The application: routes, limits, errors, metrics. Answers are computed by :mod:`multiview.serve.queue`.
 
-Errors have OpenAI's form, ``{"error": {"message", "type", "param", "code"}}``, with one sentence as message:
-400 no JSON, 401 no token, 404 no such path or model, 413 too many bytes or inputs, 422 a value that is wrong,
-429 too many wait, 500 a fault of the server, 503 a process died twice, 504 it took too long.
+Errors have OpenAI's form, ``{"error": {"message", "type", "param", "code"}}``, with one sentence as message.
+Their statuses are:
+
+- 400: the request is not JSON
+- 401: the token is missing or wrong
+- 404: there is no such path or model
+- 405: the path is asked by another method, such as POST in place of GET
+- 413: the request has too many bytes or inputs
+- 422: a value is wrong
+- 429: too many requests wait
+- 500: a fault of the server
+- 503: a worker process died twice over the request, or, of ``/health``, the models are not open yet
+- 504: the request took too long
+
+The log and the metrics also have the status 499 for a client that hung up before the answer.
 """
 
 from __future__ import annotations
@@ -58,12 +70,13 @@ POLICY = (
     "default-src 'none'; connect-src 'self'; img-src data:; "
     "script-src 'unsafe-inline'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The content policy of the page, which is one file and asks this server alone."""
+"""The content security policy of the page, which is one file and sends requests to this server alone."""
 OPEN_PATHS = ("/", "/health", "/live")
-"""Paths that ask for no token."""
+"""The paths that need no token."""
 PROBES = ("/health", "/live", "/metrics")
-"""Paths that machines ask again and again; the log has no line for them."""
+"""The paths that monitoring asks again and again; the log has no line for them."""
 RETRY_AFTER_S = 1
+"""The seconds after which a client may try again, in the header Retry-After."""
 AnyBody = TypeVar("AnyBody", bound=RequestBody)
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -72,7 +85,7 @@ class JsonLines(logging.Formatter):
     """Writes a log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return time, level and message, and of a request its path, status and milliseconds."""
+        """Return time, level and message of a record, or path and status in place of the message."""
         time_of_day = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"time": time_of_day, "level": record.levelname}
         line |= getattr(record, "request", {"message": record.getMessage()})
@@ -82,7 +95,7 @@ class JsonLines(logging.Formatter):
 
 
 def error(status: int, message: str, param: str | None = None, **headers: str) -> JSONResponse:
-    """Return an error in OpenAI's form."""
+    """Return an error in OpenAI's form; ``headers`` are written with "_" in place of "-"."""
     kind = "invalid_request_error" if status < 500 and status != 429 else "server_error"
     body = {"error": {"message": printable(message), "type": kind, "param": param, "code": None}}
     return JSONResponse(
@@ -117,7 +130,7 @@ class Service:
 
     @property
     def model_name(self) -> str:
-        """The name of the model in answers: that of its folder."""
+        """The name of the model in answers, which is the name of its folder."""
         return Path(self.config.model).name
 
     def app(self) -> Starlette:
@@ -151,12 +164,12 @@ class Service:
         await self.queue.stop()
 
     def _measured(self, path: str, handler: Handler) -> Handler:
-        """Check the token before a handler, give errors their form, count and log the request."""
+        """Return a handler that runs ``handler`` by :meth:`_run`, and counts and logs the request."""
 
         @functools.wraps(handler)
         async def measured(request: Request) -> Response:
             began = time.perf_counter()
-            response = await self._answered(request, handler)
+            response = await self._run(request, handler)
             seconds = time.perf_counter() - began
             self.requests.labels(path, response.status_code).inc()
             self.seconds.labels(path).observe(seconds)
@@ -173,7 +186,8 @@ class Service:
 
         return measured
 
-    async def _answered(self, request: Request, handler: Handler) -> Response:
+    async def _run(self, request: Request, handler: Handler) -> Response:
+        """Return the response of a handler, or an error if the token is wrong or the handler raised one."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else ""
         # Not the path of request.url, which is made of the Host that the client sends.
@@ -201,7 +215,10 @@ class Service:
             return error(500, "the server failed; its log says why")
 
     async def _read(self, request: Request, body_type: type[AnyBody]) -> AnyBody:
-        """Read and check a request."""
+        """Return the body of a request.
+
+        Raises HTTPException if it is too long or not JSON, and UserError if a field is wrong.
+        """
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
@@ -225,7 +242,17 @@ class Service:
         function: Callable[[Sequence[Any]], list[Any]],
         items: Sequence[Any],
     ) -> list[Any]:
-        """Return the results for a request's items; give up when its client hangs up."""
+        """Return the result of each item of a request, computed by ``function`` in a worker process.
+
+        Raises HTTPException if there are too many items, UserError if one is refused, and ClientDisconnect if
+        the client hangs up before the results are there.
+
+        Args:
+            request: the request.
+            path: the path by which the metrics count the items.
+            function: a function of :mod:`multiview.serve.worker`.
+            items: its argument.
+        """
         if len(items) > self.config.max_inputs:
             raise HTTPException(
                 413, f"a request has at most {self.config.max_inputs:,} items here, not {len(items):,}"
@@ -246,6 +273,7 @@ class Service:
 
     @staticmethod
     async def _hang_up(request: Request) -> None:
+        """Wait until the client of a request hangs up."""
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
@@ -275,11 +303,14 @@ class Service:
         ]
         tokens = sum(result.tokens for result in results)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return self._answer({"object": "list", "data": data, "usage": usage})
+        return self._json({"object": "list", "data": data, "usage": usage})
 
     @staticmethod
     def _cut(vector: np.ndarray[Any, np.dtype[np.float32]], dimensions: int | None) -> Any:
-        """Keep the first numbers of a vector, at length 1 again; refuse more than there are."""
+        """Return the first ``dimensions`` numbers of a vector, scaled to length 1.
+
+        Raises UserError if the vector has fewer numbers.
+        """
         if dimensions is None:
             return vector
         if dimensions > len(vector):
@@ -287,7 +318,8 @@ class Service:
         cut = vector[:dimensions]
         return cut / max(float(np.linalg.norm(cut)), 1e-12)
 
-    def _answer(self, content: dict[str, Any]) -> Response:
+    def _json(self, content: dict[str, Any]) -> Response:
+        """Return a response with the content, the model's name and the version of the package."""
         return JSONResponse({**content, "model": self.model_name, "version": __version__})
 
     async def rerank(self, request: Request) -> Response:
@@ -307,25 +339,25 @@ class Service:
         ]
         tokens = {"total_tokens": sum(len(text.split()) for text in (body.query, *texts))}
         meta = {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}
-        return self._answer({"id": str(uuid.uuid4()), "results": results, "usage": tokens, "meta": meta})
+        return self._json({"id": str(uuid.uuid4()), "results": results, "usage": tokens, "meta": meta})
 
     async def judge(self, request: Request) -> Response:
         """Answer ``POST /judge``."""
         body = await self._read(request, JudgeRequest)
-        return self._answer({"results": await self._compute(request, "/judge", worker.judge, body.pairs)})
+        return self._json({"results": await self._compute(request, "/judge", worker.judge, body.pairs)})
 
     async def compare(self, request: Request) -> Response:
         """Answer ``POST /compare``."""
         body = await self._read(request, CompareRequest)
         (result,) = await self._compute(request, "/compare", worker.compare, [(body.a, body.b)])
-        return self._answer(result)
+        return self._json(result)
 
     async def search(self, request: Request) -> Response:
         """Answer ``POST /search``."""
         body = await self._read(request, SearchRequest)
         item = worker.SearchItem(body.query, body.top, body.text, body.judge)
         (hits,) = await self._compute(request, "/search", worker.search, [item])
-        return self._answer({"results": hits})
+        return self._json({"results": hits})
 
     async def models(self, request: Request) -> Response:
         """Answer ``GET /v1/models`` and ``GET /v1/models/NAME``."""

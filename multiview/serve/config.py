@@ -49,7 +49,7 @@ class ServeConfig:
     """Form of the lines of the log."""
 
     def token(self) -> str:
-        """Return the token that requests must bring, "" if none; a UserError names a file without one."""
+        """Return the token that requests must have, "" if none. Raises UserError if the file has no token."""
         if self.token_file is None:
             return ""
         check_regular(self.token_file)

@@ -1,7 +1,7 @@
-"""A bounded queue of requests that worker processes answer, several waiting ones in one call.
+"""A bounded queue of requests that worker processes answer, several waiting requests by one call.
 
-Each worker is one process (an executor of the standard library, so that a process that dies breaks that one
-alone). Its items are tried once more in another process; the second time the request fails.
+Each worker is an executor of the standard library with one process, so a process that dies breaks no other
+executor. Its requests are tried once more in another process; if that dies as well, they fail.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from runtime.errors import UserError
 
 log = logging.getLogger("multiview.serve")
 ATTEMPTS = 2
-"""Processes that may die over the same items before the request fails."""
+"""The number of processes that die over a request before it fails."""
 
 
 class QueueFullError(Exception):
-    """So many requests wait that no further one is taken."""
+    """Is raised if so many requests wait that no further one is taken."""
 
 
 class WorkerDiedError(Exception):
-    """The processes that had a request died."""
+    """Is raised if all processes that tried a request died."""
 
 
 @dataclass
@@ -47,7 +47,15 @@ class QueuedRequest:
 
 
 class WorkQueue:
-    """Hands requests to worker processes; ``open_args`` are the arguments of their ``open_models``."""
+    """Hands requests to worker processes.
+
+    Args:
+        open_args: the arguments of :func:`multiview.serve.worker.open_models`.
+        workers: the number of worker processes.
+        max_batch: the number of items that a worker takes at a time, at most, unless one request has more.
+        size: the number of requests that may wait.
+        timeout: the seconds after which a request fails.
+    """
 
     def __init__(
         self, open_args: tuple[Any, ...], *, workers: int, max_batch: int, size: int, timeout: float
@@ -63,17 +71,17 @@ class WorkQueue:
         """The beginning of the hash of the model that answers."""
         self.ready_workers, self.deaths = 0, 0
         self.reload_failed = False
-        """Whether the models could not be opened when that was asked for last; the old ones answer."""
+        """Whether the last :meth:`reload` failed to open the models, so that the old ones still answer."""
         self.reloading = asyncio.Lock()
 
     def start(self) -> None:
-        """Start the processes; they open their models side by side, and requests wait meanwhile."""
+        """Start the worker processes, which open their models at the same time; until then requests wait."""
         # One thread a process: workers are how this service uses several cores.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         self.loops = [asyncio.create_task(self._serve(number)) for number in range(len(self.pools))]
 
     async def stop(self) -> None:
-        """Stop when no request is left, and end the processes."""
+        """Wait until no request is left, then end the worker processes."""
         while self.requests:
             await asyncio.sleep(0.02)
         for loop in self.loops:
@@ -89,10 +97,10 @@ class WorkQueue:
         return self.ready_workers == len(self.pools)
 
     async def submit(self, function: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any]) -> list[Any]:
-        """Return the function's results for the items, one each.
+        """Return the function's result for each item.
 
-        A :class:`QueueFullError` where too many wait, a TimeoutError after ``timeout`` seconds, a
-        :class:`WorkerDiedError` after ``ATTEMPTS`` processes died over the items.
+        Raises :class:`QueueFullError` if too many requests wait, TimeoutError after ``timeout`` seconds, and
+        :class:`WorkerDiedError` if :data:`ATTEMPTS` processes died over the items.
         """
         if len(self.requests) >= self.size:
             raise QueueFullError
@@ -103,10 +111,10 @@ class WorkQueue:
         return await asyncio.wait_for(answer, self.timeout)
 
     async def reload(self) -> None:
-        """Open the models anew in as many new processes, which take over together.
+        """Open the models anew in new processes, which replace all old ones at the same time.
 
-        So no two models answer at a time. What is being computed ends with the old ones, and they go on where
-        the new ones cannot be opened.
+        All replace them together so that two models never answer at the same time. Requests that the old
+        processes have begun are finished by them. If the models cannot be opened, the old processes stay.
         """
         async with self.reloading:
             log.info("the models are opened anew; the old ones answer meanwhile")
@@ -127,7 +135,10 @@ class WorkQueue:
                     pool.shutdown(wait=False)
 
     async def _digest_of(self, pool: ProcessPoolExecutor | None) -> str:
-        """Wait until a process has opened the models; a UserError, or its death, says that it cannot."""
+        """Wait until a process has opened the models, and return the beginning of the model's hash.
+
+        Raises UserError or BrokenProcessPool if the process cannot open them.
+        """
         return await asyncio.get_running_loop().run_in_executor(pool, worker.ready)
 
     def _new_pool(self) -> ProcessPoolExecutor:
@@ -135,19 +146,19 @@ class WorkQueue:
         return ProcessPoolExecutor(1, context, initializer=worker.open_models, initargs=self.open_args)
 
     async def _serve(self, number: int) -> None:
-        """Answer requests by one worker process, for ever."""
+        """Answer requests by one worker process, and replace the process when it dies, until cancelled."""
         while True:
             while self.pools[number] is None:
                 await self._open(number)
             self.ready_workers += 1
             try:
-                while await self._answer(number):
+                while await self._serve_batch(number):
                     pass
             finally:
                 self.ready_workers -= 1
 
     async def _open(self, number: int) -> None:
-        """Try to open the models in a new process."""
+        """Try to open the models in a new process, which becomes the worker ``number`` if it can."""
         pool = self._new_pool()
         try:
             digest = await self._digest_of(pool)
@@ -167,8 +178,8 @@ class WorkQueue:
         if self.pools[number] is None:  # the folder was exchanged without a signal
             await self.reload()
 
-    async def _answer(self, number: int) -> bool:
-        """Answer the next requests; return False if the process died over them."""
+    async def _serve_batch(self, number: int) -> bool:
+        """Answer the next requests by one call of a worker; return False if its process died over them."""
         requests = await self._next_requests()
         items = [item for request in requests for item in request.items]
         pool = self.pools[number]
@@ -196,9 +207,10 @@ class WorkQueue:
         return True
 
     async def _next_requests(self) -> list[QueuedRequest]:
-        """Wait for a request, and take others for the same function with it, up to ``max_batch`` items.
+        """Wait for a request, and return it with other waiting requests for the same function.
 
-        No worker takes more than its share of what waits, so that the others have work as well.
+        Together they have at most ``max_batch`` items, and at most the share of one worker of all that wait,
+        so that the other workers have work as well; the first request is taken whatever its size is.
         """
         waiting = self.requests
         async with self.arrival:
@@ -219,7 +231,7 @@ class WorkQueue:
             return requests
 
     async def _put_back(self, requests: Sequence[QueuedRequest]) -> None:
-        """Queue requests whose process died again, first; one that has killed too many processes fails."""
+        """Put requests whose process died back to the front; those tried :data:`ATTEMPTS` times fail."""
         async with self.arrival:
             for request in reversed(requests):
                 request.attempts += 1

@@ -53,7 +53,7 @@ class JudgeRequest(RequestBody):
 
 
 class CompareRequest(RequestBody):
-    """``POST /compare``, which the page for people calls."""
+    """``POST /compare``, which the page calls."""
 
     a: Text
     b: Text

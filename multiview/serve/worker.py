@@ -1,7 +1,7 @@
 """Computes, in a worker process, vectors, judgements, searches and comparisons for lists of items.
 
-A worker opens its model once, when its process starts (:func:`open_models`), and every function here uses
-that one. Items and results are plain Python and numpy, which travel between processes.
+A worker process opens its models once, when it starts (:func:`open_models`), and every function of this
+module uses them. Items and results are plain Python and numpy objects, which can be pickled.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ WARM_UP = ("The lawyer praised the doctor.", "The doctor was praised by the lawy
 
 
 class Refused(NamedTuple):
-    """The result of an item that is refused, with the reason as one sentence."""
+    """The result of an item that is refused, with one sentence that says why."""
 
     reason: str
 
 
 class Embedding(NamedTuple):
-    """The vector of a sentence, float32 [D], and how many tokens were read."""
+    """The vector of a sentence, float32 [D], and the number of its tokens."""
 
     vector: NDArray[np.float32]
     tokens: int
@@ -58,7 +58,7 @@ class WorkerModels:
 
     @cached_property
     def judge(self) -> Judge:
-        """The judge, which reads sentences by the builtin encoder."""
+        """The judge, for which the builtin encoder parses the sentences."""
         from multiview.judge import Judge
 
         return Judge.load(self.judge_name, source=self.encoder if self.model == "builtin" else None)
@@ -77,12 +77,12 @@ class WorkerModels:
 
     @cached_property
     def splitter(self) -> Tokenizer:
-        """Splits text into sentences."""
+        """The tokenizer that splits text into sentences."""
         return Tokenizer("spacy")
 
     def tokens(self, text: str) -> tuple[str, ...]:
-        """Return the tokens of a sentence; one that is too long is a UserError."""
-        # Words between blanks are counted first, for rules take long over a long text.
+        """Return the tokens of a sentence. Raises UserError if it has more than ``max_length``."""
+        # Words between blanks are counted first, because the tokenizer is slow on a long text.
         tokens = tuple(text.split())
         if len(tokens) <= self.max_length:
             tokens = self.encoder.reader.tokens(text)
@@ -91,7 +91,7 @@ class WorkerModels:
         return tokens
 
     def sentences(self, text: str) -> list[str]:
-        """Split a text into sentences; too many, or one that is too long, is a UserError."""
+        """Split a text into sentences. Raises UserError if there are none or too many, or one is too long."""
         sentences = [sentence for sentence in self.splitter.split_sentences(text) if sentence]
         if not sentences:
             raise UserError("a text without sentences")
@@ -104,13 +104,13 @@ class WorkerModels:
 
 _models: WorkerModels | None = None
 _fault = ""
-"""Why this process's models could not be opened."""
+"""The reason why this process could not open its models, else ""."""
 
 
 def open_models(model: str, index: Path | None, judge_name: str, max_length: int, max_inputs: int) -> None:
-    """Open this process's models and compute something once, so that the first request does not wait.
+    """Open this process's models, and compute something once so that the first request is not slower.
 
-    What goes wrong is said by :func:`ready`.
+    If something fails, :func:`ready` raises it.
     """
     import torch
 
@@ -142,7 +142,7 @@ def models() -> WorkerModels:
 
 
 def ready() -> str:
-    """Return the beginning of the hash of the open model, or raise a UserError that says why none is open."""
+    """Return the beginning of the hash of the open model. Raises UserError if none could be opened."""
     if _fault:
         raise UserError(_fault)
     return models().digest
@@ -151,7 +151,10 @@ def ready() -> str:
 def _map_valid(
     items: Sequence[Item], check: Callable[[Item], Any], compute: Callable[[list[Any]], Iterable[Any]]
 ) -> list[Any]:
-    """Check each item, and compute the results of the valid ones together; the others are refused."""
+    """Return a result for each item: one by ``compute``, or :class:`Refused` if ``check`` raises UserError.
+
+    ``compute`` is called once, with what ``check`` returned for the valid items.
+    """
     results: list[Any] = []
     taken = []
     for item in items:
@@ -165,7 +168,7 @@ def _map_valid(
 
 
 def embed(texts: Sequence[str]) -> list[Embedding | Refused]:
-    """Encode sentences."""
+    """Return the vector of each sentence."""
 
     def compute(sentences: list[tuple[str, ...]]) -> Iterable[Embedding]:
         vectors = models().encoder.encode(sentences, show_progress_bar=False)
@@ -175,12 +178,12 @@ def embed(texts: Sequence[str]) -> list[Embedding | Refused]:
 
 
 def judge(pairs: Sequence[Pair], *, graded: bool = True) -> list[dict[str, Any] | Refused]:
-    """Judge pairs of sentences: probability, how alike they are unless ``graded`` is false, and reasons."""
+    """Return the judgement of each pair as JSON; only if ``graded`` it has similarity and slots."""
     return _map_valid(pairs, _check, lambda taken: [_as_json(j, graded) for j in models().judge.pairs(taken)])
 
 
 def _check(pair: Pair) -> Pair:
-    """Return the pair, unless one of its texts is too long, which is a UserError."""
+    """Return the pair. Raises UserError if one of its texts is too long."""
     for text in pair:
         models().tokens(text)
     return pair
@@ -198,21 +201,24 @@ def _as_json(judgement: Judgement, graded: bool) -> dict[str, Any]:
 
 
 def similarity(pairs: Sequence[Pair]) -> list[float | Refused]:
-    """Return how alike the sentences of pairs are by the judge, from 0 to 1."""
+    """Return the judge's similarity of each pair, from 0 to 1."""
     return _map_valid(pairs, _check, lambda taken: [each.similarity for each in models().judge.pairs(taken)])
 
 
 class SearchItem(NamedTuple):
-    """One search: the query, how many hits, and a text to search in place of the server's index."""
+    """One search."""
 
     query: str
     top: int
+    """The number of hits."""
     text: str | None = None
+    """The text to search; None searches the server's index."""
     judged: bool = False
+    """Whether each hit gets the judgement of query and hit."""
 
 
 def search(items: Sequence[SearchItem]) -> list[list[dict[str, Any]] | Refused]:
-    """Search the index, or each item's own text."""
+    """Return the hits of each search, the nearest first."""
     return _map_valid(items, _search, list)
 
 
@@ -246,7 +252,12 @@ def _search(item: SearchItem) -> list[dict[str, Any]]:
 
 
 def compare(pairs: Sequence[Pair]) -> list[dict[str, Any] | Refused]:
-    """Compare two sentences for people: both trees, with the arcs that differ, and three measures."""
+    """Return the comparison of each pair that the page shows.
+
+    It has all that :func:`judge` returns (probability, similarity, reasons, ...), both trees as SVG, in which
+    the arcs that differ are marked, the roles as text, and the cosines of meaning and of structure (None for
+    a model without structure).
+    """
     results: list[dict[str, Any] | Refused] = []
     for pair, verdict in zip(pairs, judge(pairs), strict=True):
         results.append(verdict if isinstance(verdict, Refused) else {**verdict, **_comparison(pair)})

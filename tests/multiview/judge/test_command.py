@@ -1,11 +1,13 @@
 """The command that judges a pair or a table of pairs, and the rows that it reads."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from multiview.judge.__main__ import cli, read_file
+from multiview.judge import Judge
+from multiview.judge.__main__ import agreement, cli, read_file
 from runtime.errors import UserError
 from tests.multiview.judge.test_judge import SAME, SWAPPED
 
@@ -70,6 +72,12 @@ def test_labels_are_compared_and_control_characters_are_not_printed(tmp_path: Pa
     assert "accuracy 66.7, area under the ROC curve" in printed and "of 3 pairs" in printed
     assert cli(["The \x1b[31mcat sat.", "A \x1b[31mdog\u2028sat."]) == 0
     assert not {"\x1b", "\u2028"} & {*capsys.readouterr().out}
+
+
+def test_the_accuracy_is_that_at_the_threshold_of_the_judge(judge: Judge) -> None:
+    judgements = [replace(judge(*SAME), probability=p, threshold=0.8) for p in (0.9, 0.7, 0.6)]
+    text = agreement(judgements, [1, 0, 0])
+    assert text == "accuracy 100.0, area under the ROC curve 100.0, of 3 pairs"
 
 
 def test_the_command_draws_precision_against_hit_rate(tmp_path: Path, capsys, refusal) -> None:

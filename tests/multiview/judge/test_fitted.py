@@ -63,6 +63,16 @@ def test_a_fit_keeps_what_its_pairs_do_not_speak_of_and_tells_what_broke(judge: 
     assert UNHEEDED not in str(judge(*opposites[0]))
 
 
+@pytest.mark.parametrize(("probability", "threshold"), [(0.4, 0.3), (0.6, 0.5), (0.6, 0.9), (0.4, 0.5)])
+def test_an_opposite_is_marked_if_the_judge_accepts_the_pair(
+    judge: Judge, probability: float, threshold: float
+) -> None:
+    judgement = judge("Turn on the light.", "Turn off the light.")
+    changed = replace(judgement, probability=probability, threshold=threshold)
+    assert changed.same == (probability >= threshold) == (f"on | off{UNHEEDED}" in str(changed))
+    assert "above" not in UNHEEDED, "a probability below .5 may reach the threshold"
+
+
 TWO = [SAME, SWAPPED]
 
 
@@ -103,7 +113,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, key: str, value: Any) -> None
 def test_numbers_that_hardly_vary_do_not_leave_a_deviation_of_zero(tmp_path: Path) -> None:
     numbers = np.random.default_rng(0).random((6, len(NUMBERS)))
     numbers[:, 0] = 1 - 1e-8 * numbers[:, 0]
-    Weights.fit(numbers, np.array([0, 1] * 3)).save(tmp_path / "own.json")
+    Weights.fit(numbers, np.array([0, 1] * 3), strength=5.0).save(tmp_path / "own.json")
     assert Weights.load(tmp_path / "own.json").deviation[0] == 1
 
 

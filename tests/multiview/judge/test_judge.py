@@ -3,14 +3,15 @@
 import pickle
 import time
 import unicodedata
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from multiview.judge import NUMBERS, Judge
-from multiview.judge.facts import MAX_WORDS
 from multiview.judge.judge import MAX_LOST_CHECKS, Checks, read_numbers
+from multiview.judge.long_texts import MAX_WORDS
 from multiview.judge.weights import PULLS
 from runtime.cli import warn_once
 
@@ -164,6 +165,8 @@ def test_numbers_of_a_pair(judge: Judge) -> None:
 def test_the_judge_in_the_package_knows_its_checks(judge: Judge) -> None:
     swap = "swap: The red team beat the blue team. | The blue team beat the red team."
     assert judge.broken_checks() == [swap]
+    strict = replace(judge.weights, about={"threshold": {"threshold": 0.999}})
+    assert Judge(strict, source=judge.source).broken_checks() == [swap], "whatever its own threshold is"
 
 
 def test_a_stronger_pull_is_taken_where_checks_would_be_lost(judge: Judge) -> None:
@@ -254,3 +257,4 @@ def test_that_roles_are_not_compared_in_long_texts_is_said(judge: Judge, caplog)
     one = "The lawyer praised the doctor and " * 30
     judge(one + "left.", one.replace("doctor", "nurse") + "left.")
     assert "two texts differ over more than 120 words" in caplog.text
+    assert f"what comes after the first {MAX_WORDS} words" in caplog.text

@@ -29,6 +29,8 @@ KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
         ("Come at 7 p.m. Or at 7:05 AM.", "Come at 19:00. Or at 07:05."),
         ("12 am, 12 pm, noon, 9:00, 13 pm", "00:00, 12:00, 12:00, 09:00, 13 pm"),
         ("On Mon. at 7 o'clock in the evening.", "On Monday at 19:00."),
+        ("12 in the morning, 12 o'clock in the afternoon, 1 in the afternoon", "00:00, 12:00, 13:00"),
+        ("At 12 in the evening, 0 in the morning, 13 in the afternoon.", None),
         ("2024-03-12, Mar 12th, 3rd of April", "12 March 2024, March 12, 3 of April"),
         ("Use v2.0, not version 2.1.", "Use version 2.0, not version 2.1."),
         ("I don t, dont, don&#39;t, don’t", "I don't, don't, don't, don't"),

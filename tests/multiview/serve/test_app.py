@@ -82,6 +82,16 @@ def test_no_value_is_taken_for_one_of_another_type(path: str, request_body: obje
     assert answer.status_code == 422 and answer.json()["error"]["message"].startswith(f"{field}: ")
 
 
+def test_another_method_or_path_has_the_form_of_errors() -> None:
+    client = TestClient(Service(ServeConfig()).app())
+    for answer, status in (
+        (client.get("/judge"), 405),
+        (client.post("/health"), 405),
+        (client.get("/x"), 404),
+    ):
+        assert (answer.status_code, answer.json()["error"]["type"]) == (status, "invalid_request_error")
+
+
 def test_a_message_is_one_line() -> None:
     answer = TestClient(Service(ServeConfig()).app()).post("/rerank", json={
         "query": "a", "documents": ["b"], "model": "b\n\x1b"
