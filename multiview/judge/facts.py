@@ -174,8 +174,9 @@ class Facts(NamedTuple):
     head: Ints
     dependent: Ints
     head_position: Ints
+    """[M], the position of the head in its sentence, from 0."""
     dependent_position: Ints
-    """[M], the position of the arc's dependent in its sentence, from 0."""
+    """[M], the position of the dependent in its sentence, from 0."""
     arc_sign: Ints
     head_sign: Ints
     negation_count: Ints

@@ -34,7 +34,12 @@ class SimilarityWeights(Weights):
 
     number_names: ClassVar[tuple[str, ...]] = (
         *(list(NUMBERS)[index] for index in USED_NUMBERS),
-        *("slots", "agents", "patients", "predicates", "meaning", "structure"),
+        "slots",
+        "agents",
+        "patients",
+        "predicates",
+        "meaning",
+        "structure",
     )
 
 

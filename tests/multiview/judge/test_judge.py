@@ -117,9 +117,17 @@ def test_pairs_come_as_a_list_an_array_or_lists_of_tokens(judge: Judge) -> None:
 def test_the_numbers_of_a_pair_are_those_of_the_pair_the_other_way(judge: Judge) -> None:
     """A word with its opposite on one side alone, several opposites, a repeated word, other counts."""
     sentences = (
-        *("It is on.", "Is it on or off?", "Turn it off and on.", "It is not off.", "Up and down.", ""),
-        *("A good man is bad.", "Bad men are evil and good.", "He is not good and not bad."),
-        *("Two men, 3 men.", "The lawyer praised the doctor, the doctor the lawyer."),
+        "It is on.",
+        "Is it on or off?",
+        "Turn it off and on.",
+        "It is not off.",
+        "Up and down.",
+        "",
+        "A good man is bad.",
+        "Bad men are evil and good.",
+        "He is not good and not bad.",
+        "Two men, 3 men.",
+        "The lawyer praised the doctor, the doctor the lawyer.",
         "In May Anna came to Rome from Rome.",
     )
     every_pair = [(a, b) for a in sentences for b in sentences]
