@@ -66,7 +66,7 @@ SLOTS: Mapping[str, float] = {
 MAX_LEVELS = 20
 """The greatest depth to which the JSON of ``about`` may be nested."""
 THRESHOLD = 0.5
-"""The threshold of a judge for which :meth:`multiview.judge.Judge.threshold` has found none."""
+"""The threshold of a judge for which :meth:`multiview.judge.judge.Judge.threshold` has found none."""
 FOLDS = 5
 """The number of folds of the cross-validation that chooses among :data:`PULLS`."""
 MIN_SLOPE = 0.1
@@ -107,7 +107,7 @@ class Weights:
 
     @property
     def threshold(self) -> float:
-        """The threshold that :meth:`multiview.judge.Judge.threshold` found, else :data:`THRESHOLD`.
+        """The threshold that :meth:`multiview.judge.judge.Judge.threshold` found, else :data:`THRESHOLD`.
 
         The judge takes both sentences to say the same if the probability is not below it.
         """
