@@ -1,77 +1,20 @@
 """Every command: light help, refusals, option names. And of every file: no pickle."""
 
 import importlib
-import json
 import re
-import subprocess
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from textwrap import indent
 
 import numpy as np
 import pytest
 
 import runtime
+from tests.fixtures.commands import HEAVY, PIPELINE, cli_of, commands, run_commands, run_fresh, sources
 from tests.fixtures.processes import ROOT, run_python
 
-PIPELINE = ("runtime", "corpora", "parsing", "multiview", "senteval_runner", "studies")
-HEAVY = ("torch", "spacy", "transformers", "numba", "sklearn", "matplotlib", "h5py")
 PICKLE = re.compile(r"(^|[^a-z_])(pickle|dill|joblib)\.(load|dump)|torch\.(load|save)\(|allow_pickle=True")
 CONVERTER = "parsing/convert.py"
 """The one file that opens a pickle, after ``--trust-pickle`` asked for it by name."""
-
-
-def sources(*folders: str) -> dict[str, str]:
-    """Texts of the Python files below these folders, by path from the project's root."""
-    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
-
-
-def commands() -> list[str]:
-    """Modules that run as ``python -m``: those with a main guard."""
-    files = [path for path, text in sources(*PIPELINE).items() if '__name__ == "__main__"' in text]
-    return [path.removesuffix(".py").removesuffix("/__main__").replace("/", ".") for path in files]
-
-
-def cli_of(module: str):
-    """The command that ``python -m MODULE`` runs."""
-    is_folder = (ROOT / module.replace(".", "/")).is_dir()
-    return importlib.import_module(f"{module}.__main__" if is_folder else module).cli
-
-
-def run_fresh(
-    program: str, names: tuple[str, ...] = HEAVY, cwd: Path = ROOT
-) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own; its last line says which of these modules were loaded."""
-    end = f"print('loaded:', *[name for name in {names!r} if name in sys.modules])"
-    script = f"import sys\ntry:\n{indent(program, '  ')}\nfinally:\n  {end}"
-    return run_python("-W", "ignore", "-c", script, cwd=cwd)
-
-
-RUN = """
-import contextlib, io, json, runpy, sys
-results = []
-for words in json.loads(sys.argv[1]):
-    sys.argv, code, out, errors = words, 0, io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        try:
-            runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-        except SystemExit as end:
-            code = end.code
-    loaded = [name for name in %r if name in sys.modules]
-    results.append([code, loaded, out.getvalue(), errors.getvalue()])
-print(json.dumps(results))
-"""
-
-
-def run_commands(
-    commands: list[list[str]], run: Callable[..., subprocess.CompletedProcess[str]]
-) -> list[tuple[int, list[str], str, str]]:
-    """Run commands in one new process; of each its code, the heavy modules there then, output and errors."""
-    process = run("-W", "ignore", "-c", RUN % (HEAVY,), json.dumps(commands))
-    assert process.returncode == 0, process.stderr
-    return [(code, loaded, output, errors) for code, loaded, output, errors in json.loads(process.stdout)]
 
 
 FIRST = "from multiview.model import MultiViewEncoder as M; M.load('builtin').encode('One.')"

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.fixtures.commands import PIPELINE, cli_of, commands, sources
 from tests.fixtures.pages import printed_commands, run_small
 from tests.fixtures.processes import ROOT, run_python
 from tests.fixtures.senteval import write_tasks
-from tests.test_commands import PIPELINE, cli_of, commands, sources
 from tools import budgets
 
 pytestmark = pytest.mark.repo

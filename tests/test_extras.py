@@ -12,9 +12,9 @@ from subprocess import CompletedProcess
 import pytest
 from packaging.requirements import Requirement
 
+from tests.fixtures.commands import run_commands
 from tests.fixtures.processes import ROOT, run_python
 from tests.fixtures.senteval import write_tasks
-from tests.test_commands import run_commands
 
 pytestmark = [pytest.mark.process, pytest.mark.repo, pytest.mark.timeout(900)]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -29,7 +29,7 @@ from senteval_runner.protocol.config import TaskResult, get_protocol
 from senteval_runner.report.tables import headline
 from senteval_runner.result_store import ResultStore
 from studies.runner import Cell, StudyRun
-from tests.test_commands import cli_of, commands
+from tests.fixtures.commands import cli_of, commands
 
 
 def many(examples: int) -> settings:

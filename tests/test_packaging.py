@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import runtime
+from tests.fixtures.commands import PIPELINE, commands
 from tests.fixtures.processes import ROOT, run_python
-from tests.test_commands import PIPELINE, commands
 
 pytestmark = pytest.mark.repo
 

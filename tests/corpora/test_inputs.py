@@ -1,9 +1,7 @@
 """Lines and tables come out of any file as stated: cut, replaced, decompressed, or an error that names it."""
 
-import bz2
 import gc
 import gzip
-import lzma
 import os
 import tracemalloc
 import warnings
@@ -14,14 +12,7 @@ import pytest
 
 from corpora.inputs import Line, input_hash, list_files, read_lines, read_rows, read_table
 from runtime.errors import UserError
-
-PACK = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".bz2": bz2.compress,
-    ".lzma": lambda raw: lzma.compress(raw, lzma.FORMAT_ALONE),
-}
+from tests.fixtures.files import PACK
 
 
 @pytest.mark.parametrize("suffix", PACK)

@@ -13,7 +13,7 @@ from corpora.characters import normalise_text
 from corpora.registry import open_corpus
 from corpora.text import MAX_RUN, Corpus, Tokenizer, text_corpus
 from runtime.errors import UserError
-from tests.corpora.test_inputs import PACK
+from tests.fixtures.files import PACK
 
 
 def rows(corpus: Corpus) -> list[tuple[str, list[str]]]:

@@ -15,9 +15,10 @@ import pytest
 
 from multiview.encoders import registry
 from runtime.errors import UserError
+from tests.fixtures.commands import cli_of, run_fresh
 from tests.fixtures.pages import make_light, run_here
+from tests.fixtures.processes import ROOT
 from tests.parsing.pipeline.toy_parsers import write_cache
-from tests.test_commands import ROOT, cli_of, run_fresh
 
 PAGE = (ROOT / "docs/add-a-view.md").read_text(encoding="utf-8")
 SMALL = {

@@ -9,8 +9,9 @@ import pytest
 
 from multiview.model import MultiViewEncoder
 from parsing import load
+from tests.fixtures.commands import cli_of
 from tests.fixtures.pages import run_small
-from tests.test_commands import ROOT, cli_of
+from tests.fixtures.processes import ROOT
 
 PAGE = (ROOT / "docs/another-language.md").read_text(encoding="utf-8")
 FORMS = [

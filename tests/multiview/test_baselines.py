@@ -15,9 +15,9 @@ from multiview.training import text as text_module
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from senteval_runner.evaluation_trees import open_model
+from tests.fixtures.training import validated
 from tests.fixtures.transformers import build
 from tests.fixtures.trees import changed, write_vectors
-from tests.multiview.test_train import validated
 from tests.parsing.pipeline.toy_parsers import odd_sentences, write_cache
 
 TEXT = [

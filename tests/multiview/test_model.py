@@ -18,9 +18,9 @@ from multiview.train import main
 from multiview.training.data import open_trees
 from runtime.cli import warn_once
 from runtime.errors import UserError
-from runtime.files import file_record, read_record, write_record
+from tests.fixtures.models import load, reseal
 from tests.fixtures.trees import TINY, changed, toy_corpus
-from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, write_cache
+from tests.parsing.pipeline.toy_parsers import ToyDependencyParser, write_cache
 
 SENTENCES = [
     "the cat chased a mouse",
@@ -38,12 +38,6 @@ def folder(toy_trees: Path, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("models")
     main(changed(TINY, trees=toy_trees, output=out, name="m", views="dep,const,seq"))
     return out / "m"
-
-
-def load(folder: Path) -> MultiViewEncoder:
-    encoder = MultiViewEncoder.load(folder)
-    encoder.reader.parsers |= {"dep": ToyDependencyParser(), "const": ToyConstituencyParser()}
-    return encoder
 
 
 @pytest.fixture
@@ -205,15 +199,6 @@ def test_damaged_folders_are_named(folder: Path, tmp_path: Path) -> None:
             (copy / "config.json").write_bytes(sealed)
         (copy / name).write_bytes(whole)
     MultiViewEncoder.load(copy)
-
-
-def reseal(folder: Path, **changes: object) -> None:
-    """Make config.json agree with what the folder holds now, as someone who means harm would."""
-    config = read_record(folder / "config.json")
-    config["files"] = {
-        name: file_record(folder / name) for name in config["files"] if (folder / name).exists()
-    }
-    write_record(folder / "config.json", config | changes)
 
 
 def test_a_vector_that_is_not_finite_is_an_error(encoder: MultiViewEncoder) -> None:

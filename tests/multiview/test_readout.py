@@ -27,9 +27,8 @@ from multiview.training.fit import Moments, Target, store_readout
 from runtime.cli import warn_once
 from runtime.errors import UserError
 from runtime.files import read_record
+from tests.fixtures.models import encoder_of, reseal, save_compact
 from tests.fixtures.trees import toy_corpus, toy_words
-from tests.multiview.test_model import reseal
-from tests.multiview.test_weightless import encoder_of, save_compact
 from tests.parsing.pipeline.toy_parsers import write_cache
 
 TEXTS = ["The lawyer praised the doctor.", "Rain.", "", "The doctor praised the lawyer."]

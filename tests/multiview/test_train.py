@@ -26,20 +26,13 @@ from multiview.training.gradient import DistributedContext
 from runtime.errors import UserError, printable
 from runtime.files import LOCK, lock_folder, read_json
 from runtime.training_loop import read_log
-from tests.fixtures.files import differing
 from tests.fixtures.kills import dies_at
 from tests.fixtures.processes import ROOT, run_ranks
+from tests.fixtures.training import VARIANTS, assert_same_files, validated
 from tests.fixtures.trees import changed, toy_corpus
 from tests.parsing.pipeline.toy_parsers import write_cache
 
 NEW = "--start=none"
-TIMED = {"log.txt", "log.jsonl", "time.json", "state.json"}
-"""Files that say how long it took; nothing else may differ after a kill."""
-
-
-def assert_same_files(one: Path, other: Path) -> None:
-    assert {Path(name).name for name in differing(one, other)} <= TIMED
-    assert not differing(one, other, clocks=False)
 
 
 @pytest.mark.usefixtures("drawings")
@@ -66,23 +59,6 @@ def test_a_run_learns_and_leaves_a_model_folder(tiny: NewViewsConfig, capsys) ->
     assert all("- " + re.sub(r"^(no gain|\w+) +", r"\1: ", line) in card for line in verdict)
     stored = read_json(folder / "config.json")["training"]["config"]
     assert recorded_config(stored, where=folder) == config
-
-
-VARIANTS: dict[str, dict[str, object]] = {
-    "paper": {},
-    "rows": {
-        **{"preset": "laptop", "views": "seq,dep", "table": {"update": "rows"}},
-        **{"objective": {"score": "dot", "denominator": "quickthought"}, "loop": {"schedule": "cosine"}},
-    },
-    "cached": {
-        **{"views": "const,const", "objective": {"denominator": "all"}},
-        "loop": {"segments": 2, "micro_batch": 7},
-    },
-    "laptop": {
-        **{"preset": "laptop", "table": {"dropout": 0.2}, "encoder": {"start": "bag"}},
-        "objective": {"direction": "both", "score": "cosine", "same": 1.0},
-    },
-}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -164,34 +140,45 @@ def test_a_name_leads_nowhere(name: str, refusal) -> None:
     assert f"--name {printable(name)}: is no plain name" in refusal(cli, "--name", name)
 
 
-def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, monkeypatch, refusal) -> None:
+TOY, ONLY_DEP, OF_ONE = "--trees=toy", "--trees=only-dep", "--trees=of-one"
+BAD_INPUTS = {
+    "view 'srl'": [NEW, "--views=dep,srl", TOY],
+    "no const trees": [NEW, "--views=dep,const", ONLY_DEP],
+    "unless runs/trees has just one tree cache": [],
+    "need --vectors, which is none": [NEW, "--words=fixed", "--vectors=none", TOY],
+    "--table.dropout 1.0: must be below 1": ["--table.dropout=1"],
+    "--loop.patience 3: needs --loop.validation above 0": ["--loop.patience=3", "--loop.validation=0"],
+    "must be even for seq": [NEW, "--views=seq,dep", "--encoder.dim=7"],
+    '--preset bad.toml: loop.batch "x": must be a valid integer': ["--preset=bad.toml"],
+    "lower them": [NEW, "--loop.batch=400", ONLY_DEP, "--views=dep,dep", "--loop.segments=9"],
+    "needs two to 32": [NEW, "--views", ",".join(["dep"] * 400), TOY],
+    "--loop.batch 2: must be at least 3": ["--loop.batch=2", TOY],
+    "of-one: no sentence has a neighbour in its document": [NEW, OF_ONE],
+    "cannot be used": [NEW, "--device=cuda:99", TOY],
+    "do not fill one step": [NEW, f"--loop.segments={2**31 - 1}", TOY],
+    "cannot be written": [NEW, "--name", "x" * 300, "--device=cpu", "--vectors=none", TOY],
+    "out of memory": [NEW, f"--encoder.dim={2**31 - 1}", "--device=cpu", "--vectors=none", TOY],
+    "must be at most": [f"--loop.epochs={10**9}", TOY],
+}
+"""A part of each message, and the options that it refuses."""
+
+
+@pytest.fixture
+def of_bad_inputs(toy_trees: Path, tmp_path: Path, monkeypatch, made_once) -> None:
+    """Work in a folder with the files that ``BAD_INPUTS`` name."""
+    only_dep = made_once("only-dep", lambda folder: write_cache(folder, [("a", "b")] * 40, views=("dep",)))
+    of_one = made_once("of-one", lambda folder: write_cache(folder, [("a", "b")] * 40, documents=range(40)))
     monkeypatch.chdir(tmp_path)
-    write_cache(tmp_path / "trees" / "only-dep", [("a", "b")] * 40, views=("dep",))
-    write_cache(tmp_path / "trees" / "of-one", [("a", "b")] * 40, documents=range(40))
+    for name, trees in (("toy", toy_trees), ("only-dep", only_dep), ("of-one", of_one)):
+        Path(name).symlink_to(trees)
     Path("bad.toml").write_text("[loop]\nbatch = 'x'\n")
-    trees, only_dep = f"--trees={toy_trees}", "--trees=trees/only-dep"
-    cases = {
-        "view 'srl'": [NEW, "--views=dep,srl", trees],
-        "no const trees": [NEW, "--views=dep,const", only_dep],
-        "unless runs/trees has just one tree cache": [],
-        "need --vectors, which is none": [NEW, "--words=fixed", "--vectors=none", trees],
-        "--table.dropout 1.0: must be below 1": ["--table.dropout=1"],
-        "--loop.patience 3: needs --loop.validation above 0": ["--loop.patience=3", "--loop.validation=0"],
-        "must be even for seq": [NEW, "--views=seq,dep", "--encoder.dim=7"],
-        '--preset bad.toml: loop.batch "x": must be a valid integer': ["--preset=bad.toml"],
-        "lower them": [NEW, "--loop.batch=400", only_dep, "--views=dep,dep", "--loop.segments=9"],
-        "needs two to 32": [NEW, "--views", ",".join(["dep"] * 400), trees],
-        "--loop.batch 2: must be at least 3": ["--loop.batch=2", trees],
-        "trees/of-one: no sentence has a neighbour in its document": [NEW, "--trees=trees/of-one"],
-        "cannot be used": [NEW, "--device=cuda:99", trees],
-        "do not fill one step": [NEW, f"--loop.segments={2**31 - 1}", trees],
-        "cannot be written": [NEW, "--name", "x" * 300, "--device=cpu", "--vectors=none", trees],
-        "out of memory": [NEW, f"--encoder.dim={2**31 - 1}", "--device=cpu", "--vectors=none", trees],
-        "must be at most": [f"--loop.epochs={10**9}", trees],
-    }
-    for message, words in cases.items():
-        assert message in refusal(cli, *words)
-        assert not Path("runs/models").exists(), message
+
+
+@pytest.mark.usefixtures("of_bad_inputs")
+@pytest.mark.parametrize(("message", "words"), BAD_INPUTS.items())
+def test_bad_input_is_one_line_and_exit_code_2(message: str, words: list[str], refusal) -> None:
+    assert message in refusal(cli, *words)
+    assert not Path("runs/models").exists()
 
 
 @pytest.mark.parametrize("same", [0.0, 1.0])
@@ -208,19 +195,6 @@ def test_word_dropout_is_a_function_of_the_step(tiny: NewViewsConfig, same: floa
             patterns += [(step.rows[token] == 0).tolist() for token in tokens]
     assert 0.4 < np.mean(list(chain(*patterns))) < 0.6
     assert len({tuple(pattern[:8]) for pattern in patterns}) > len(patterns) / 2
-
-
-def validated(losses):
-    """Stands for the scores of a validation set: one loss after the other, then the last again and again."""
-    losses_left = list(losses)
-
-    def scores(*_: object, **__: object) -> dict[str, float]:
-        loss = losses_left.pop(0) if len(losses_left) > 1 else losses_left[0]
-        # Retrieval is best where the loss is largest: it does not choose.
-        recall = {name: loss / 10 for name in ("recall@1", "recall@1/words", "recall@1/both", "accuracy@1")}
-        return {"anchors": 10, "loss": loss, **recall}
-
-    return scores
 
 
 @pytest.mark.parametrize(("losses", "step"), [((2.0, 4.0, 2.0, 3.0), 0), ((4.0, 2.0, 3.0), 3)])

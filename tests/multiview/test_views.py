@@ -15,8 +15,8 @@ from multiview.model import MultiViewEncoder
 from multiview.train import main, open_trainer
 from multiview.training.data import open_trees
 from runtime.errors import UserError
+from tests.fixtures.models import load
 from tests.fixtures.trees import TINY, changed
-from tests.multiview.test_model import load
 
 OWN = ("shout", "length")
 VIEWS = ("seq", "dep", "const", "bag", "spelling", "roles", "order", *OWN)

@@ -6,19 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.weightless import WIDTH
 from multiview.inference.matches import nodes_of
-from multiview.model import MultiViewEncoder
-from multiview.words.table import Vocabulary, WordTable
-from tests.multiview.test_model import reseal
+from tests.fixtures.models import encoder_of
 
 MASK = 2**64 - 1
-LISTED = ["the", "of", "cat", "sat", "river"]
 SENTENCES = [
     ["The", "cat", "sat", "on", "the", "mat", "."],
     ["Mr.", "Brontë", "'s", "3,000", "naïve", "readers"],
@@ -55,23 +50,6 @@ def slow_word(word: str) -> list[float]:
         signs = directions(mixed((ord(a) << 42) + (ord(b) << 21) + ord(c)))
         total = [t + s / math.sqrt(len(marked) - 2) for t, s in zip(total, signs, strict=True)]
     return total
-
-
-def encoder_of(views: str = "seq,bag", buckets: int = 0, listed=LISTED) -> MultiViewEncoder:
-    vectors = np.random.default_rng(3).standard_normal((len(listed), 6)).astype(np.float32)
-    words = WordTable.with_fixed(Vocabulary(listed, case="lower", buckets=buckets), vectors)
-    return MultiViewEncoder.untrained(views, dim=4, words=words, device="cpu")
-
-
-def save_compact(folder) -> None:
-    """Save such an encoder as the one in the package is stored: words of 4 bits, all else in float16."""
-    encoder_of().save(folder)
-    path = folder / "model.safetensors"
-    stored = {name: value.half() for name, value in load_file(path).items()}
-    words = torch.arange(15).view(5, 3).to(torch.uint8)
-    save_file({**stored, "words.fixed": words, "words.fixed.scale": torch.ones(5).bfloat16()}, path)
-    (folder / "vectors.npy").unlink()
-    reseal(folder, storage="compact")
 
 
 @pytest.mark.parametrize("buckets", [0, 3])

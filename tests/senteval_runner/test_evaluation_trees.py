@@ -15,7 +15,7 @@ from senteval_runner.evaluation import read_tasks
 from senteval_runner.evaluation_trees import EvaluationTrees, find_caches
 from senteval_runner.run import main
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
-from tests.senteval_runner.test_run import config
+from tests.senteval_runner.runs import config
 
 TOYS = {"dep": ToyDependencyParser, "const": ToyConstituencyParser}
 

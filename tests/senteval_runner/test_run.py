@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
@@ -21,26 +20,10 @@ from runtime.errors import UserError
 from senteval_runner import result_store
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.result_store import ResultStore
-from senteval_runner.run import SentEvalConfig, cli, main
+from senteval_runner.run import SentEvalConfig, cli
 from tests.fixtures.files import differing
 from tests.fixtures.kills import run_with_interruptions
-from tests.fixtures.pages import make_light
-
-Run = Callable[..., int]
-FAST = {"tasks": "CR", "protocol": "fast", "baselines": False}
-
-
-def config(tmp_path: Path, data: Path, *models: str, **options) -> SentEvalConfig:
-    folders = {"data": data, "output": tmp_path / "report", "cache": tmp_path / "cache"}
-    return SentEvalConfig(**{"models": models, **folders, **FAST, **options})
-
-
-@pytest.fixture
-def run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs models with options in ``tmp_path``."""
-    monkeypatch.chdir(tmp_path)
-    make_light(monkeypatch)
-    return lambda *models, **options: main(config(tmp_path, data, *map(str, models), **options))
+from tests.senteval_runner.runs import run as run
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from studies.passages.ranker import Scorer, Split, scale_rows, train_scorer
 from studies.runner import run_study
 from tests.fixtures.goldens import Section
 from tests.oracles.training import Recipe, ranker_weights
-from tests.studies.faq.test_faq import TEXTS, write_set
+from tests.studies.faq.faq_set import TEXTS, write_set
 from tests.studies.finetune.fixtures import nli_rows, write_jsonl, write_ppdb, write_tasks
 from tests.studies.passages import passage_sets
 

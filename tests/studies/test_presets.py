@@ -9,7 +9,7 @@ from studies.finetune.examples import PER_CLASS
 from studies.finetune.training import PAIR_BATCH
 from studies.passages.ranker import CROSS_BATCH, CROSS_RATE
 from studies.runner import read_presets
-from tests.test_commands import cli_of
+from tests.fixtures.commands import cli_of
 
 BURT = {
     **{"batch_size": 16, "negatives": 3, "per_class": 354_000, "learning_rate": 2e-5, "epochs": 2.0},

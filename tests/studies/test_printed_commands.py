@@ -16,7 +16,7 @@ from tests.fixtures.processes import ROOT
 from tests.fixtures.senteval import write_sts, write_word_vectors
 from tests.fixtures.senteval import write_tasks as write_senteval
 from tests.fixtures.transformers import build
-from tests.studies.faq.test_faq import write_set
+from tests.studies.faq.faq_set import write_set
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_tasks
 from tests.studies.passages import passage_sets
 

@@ -10,7 +10,7 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton")
 
 from multiview.engines import kernels_triton, sweeps
-from tests.multiview.engines.test_equal import SHAPES, TREE_VIEWS, assert_close, build, expected, run, words
+from tests.multiview.engines.equations import SHAPES, TREE_VIEWS, assert_close, build, expected, run, words
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # The last rows are wider than a block.

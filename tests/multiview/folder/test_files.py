@@ -26,8 +26,7 @@ from runtime.errors import UserError
 from runtime.files import lock_folder, read_json, read_record, write_record
 from runtime.folders import current_folder
 from tests.fixtures.kills import kills
-from tests.multiview.test_model import reseal
-from tests.multiview.test_weightless import encoder_of, save_compact
+from tests.fixtures.models import encoder_of, reseal, save_compact
 
 NEW_WORDS = WordVectors(
     ["the", "cat", "dog", "sat"], np.array([[1, 0], [0, 1], [1, 1], [2, 1]], dtype=np.float32)

@@ -25,8 +25,8 @@ from runtime.errors import UserError
 from runtime.files import read_json, read_record, write_record
 from runtime.training_loop import read_log
 from tests.fixtures.kills import dies_at
+from tests.fixtures.training import assert_same_files
 from tests.fixtures.trees import TINY, changed, toy_corpus, write_glove
-from tests.multiview.test_train import assert_same_files
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, write_cache
 
 

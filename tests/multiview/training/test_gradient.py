@@ -25,8 +25,8 @@ from runtime.files import read_json
 from tests.fixtures.device import OneDevice
 from tests.fixtures.files import timeless
 from tests.fixtures.processes import run_ranks
+from tests.fixtures.training import VARIANTS
 from tests.fixtures.trees import changed
-from tests.multiview.test_train import VARIANTS
 
 
 def first_gradient(

@@ -11,7 +11,7 @@ from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.statistics import p_of_difference, resample_score, resample_scores
 from senteval_runner.report import tables
 from senteval_runner.report.tables import AVERAGE, NOTE, published_rows
-from tests.senteval_runner.test_run import run as run
+from tests.senteval_runner.runs import run as run
 
 Parts = dict[str, np.ndarray]
 

@@ -20,29 +20,7 @@ from studies.faq.evaluate import cosines, labelled_pairs, read_faq
 from studies.finetune.backbone import build_tiny
 from studies.finetune.training import tunable_tower
 from tests.fixtures.senteval import write_word_vectors
-
-TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
-TEXTS = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
-
-
-def write_set(folder: Path) -> Path:
-    """Eight entries, four queries about each: the first tests, the others train."""
-    folder.mkdir(parents=True)
-    tables = {
-        "faq": ["doc_id\tquestion\tanswer"],
-        "queries-test": ["query_id\tquery"],
-        "queries-train": ["query_id\tquery"],
-        "qrels": ["query_id\tdoc_id\trelevance", "q0.0\td1\t0"],
-    }
-    for i, topic in enumerate(TOPICS):
-        tables["faq"].append(f"d{i}\tHow do I change the {topic} ?\tOpen the {topic} page and edit it .")
-        for k in range(4):
-            part = "queries-train" if k else "queries-test"
-            tables[part].append(f"q{i}.{k}\tchange {'my ' * k}{topic} please")
-            tables["qrels"].append(f"q{i}.{k}\td{i}\t1")
-    for name, lines in tables.items():
-        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-    return folder
+from tests.studies.faq.faq_set import TEXTS, TOPICS, write_set
 
 
 @pytest.fixture
