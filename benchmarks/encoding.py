@@ -76,7 +76,7 @@ class EncodingConfig:
 def draw_sentences(config: EncodingConfig) -> list[str]:
     """Return random sentences of the text, as many as the rounds need.
 
-    Raises UserError: the text has fewer.
+    Raises UserError if the text has fewer.
     """
     path = config.text or data_folder() / "corpora" / "wikipedia.txt.xz"
     sentences = [line.text.strip() for line in read_lines(path) if line.text.strip()]

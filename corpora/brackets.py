@@ -32,7 +32,7 @@ _WRAPPERS = frozenset({"", "TOP", "ROOT", "S1", "VROOT"})
 
 
 def read_brackets(path: Path, *, meter: ReadMeter | None = None) -> Iterator[Sentence]:
-    """Yield the trees of a file; raise UserError with the line at which anything else begins."""
+    """Yield the trees of a file. Raises UserError if it holds anything else, with its line."""
     depth = 0
     where = ""
     parts: list[str] = []
@@ -52,7 +52,7 @@ def read_brackets(path: Path, *, meter: ReadMeter | None = None) -> Iterator[Sen
 
 
 def read_tree(text: str, *, where: str = "tree") -> Sentence:
-    """Return one tree in brackets; raise a UserError that begins with ``where`` if the text is not one."""
+    """Return one tree in brackets. Raises UserError if the text is not one; it begins with ``where``."""
     refusal = UserError(
         f"{where}: not one tree of words in brackets, each with a tag of its own, (TAG word): {text[:60]!r}"
     )

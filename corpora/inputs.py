@@ -106,7 +106,8 @@ def list_files(path: Path, suffix: str | tuple[str, ...] = "") -> list[Path]:
     """Return the file itself, or every file below a folder, sorted by relative path, without hidden ones.
 
     Of a folder, only files with the suffix, or one of several, are returned; a compression suffix may follow
-    it. Raises UserError for a name that is not UTF-8, a pipe, a device, or a link to a folder that has it.
+    it. Raises UserError if a name is not UTF-8, or if there is a pipe, a device, or a link to a folder that
+    has it.
     """
     files = [path]
     if path.is_dir():
@@ -246,7 +247,7 @@ def _foreign_format(head: bytes) -> str | None:
 def read_lines(
     path: Path, max_bytes: int = MAX_LINE_BYTES, *, stream: bool = False, meter: ReadMeter | None = None
 ) -> Iterator[Line]:
-    """Yield the lines of a file (:func:`open_text`); raise UserError if they end in CR alone."""
+    """Yield the lines of a file (:func:`open_text`). Raises UserError if they end in CR alone."""
     limit = len(BOM_UTF8) + max_bytes + len(b"\r\n")
     with open_text(path, stream=stream, meter=meter) as text:
         beginning = text.peek()
@@ -328,7 +329,7 @@ def text_lines(
 ) -> Iterator[Line]:
     """Yield the lines of a text, blank ones only with ``blank``.
 
-    Raises UserError for a line over :data:`MAX_ROW_BYTES` and, with ``utf8``, for one in another encoding.
+    Raises UserError if a line is over :data:`MAX_ROW_BYTES` or, with ``utf8``, is in another encoding.
     """
     for line in read_lines(path, MAX_ROW_BYTES, meter=meter):
         if line.has_replacements and utf8:
@@ -350,7 +351,7 @@ def read_rows(
         has_more: whether a row may have more cells, which are kept, and, without a tab, blanks between them.
         may_be_empty: whether cells may be empty.
 
-    Raises UserError for any other row.
+    Raises UserError if a row has another form.
     """
     for line in text_lines(path, utf8=False):  # some older sets contain invalid bytes
         separator = None if has_more and "\t" not in line.text else "\t"
@@ -373,7 +374,7 @@ def read_table(
         may_be_empty: those of them whose cells may be empty.
         unique: whether all rows must have different first cells.
 
-    Raises UserError for a row that does not fit, and for a table without rows.
+    Raises UserError if a row does not fit, or if the table has no rows.
     """
     lines = text_lines(path)
     header_line = next(lines, None)

@@ -25,8 +25,9 @@ def read_sentences(
         spaces: whether all tokens of a sentence may contain white space, as in a treebank; otherwise such a
             sentence is refused, because it seems to be a list of sentences.
 
-    Raises UserError for a single string, a mapping, a set, a table and an array of several dimensions, and
-    with its number for an element that is not a sentence or that UTF-8 cannot encode.
+    Raises UserError if ``inputs`` is a single string, a mapping, a set, a table or an array of several
+    dimensions, or if an element, which is named by its number, is not a sentence or cannot be encoded as
+    UTF-8.
     """
     values = read_elements(inputs, caller, "sentences")
     for number, value in enumerate(values):
@@ -36,7 +37,10 @@ def read_sentences(
 
 
 def read_pairs(pairs: object, caller: str) -> list[tuple[str | tuple[str, ...], str | tuple[str, ...]]]:
-    """Return the pairs of sentences of a list or an array [n, 2]; raise UserError for any other element."""
+    """Return the pairs of sentences of a list or an array [n, 2].
+
+    Raises UserError if an element is no pair.
+    """
     values = read_elements(pairs.tolist() if isinstance(pairs, np.ndarray) else pairs, caller, "pairs")
     for number, pair in enumerate(values):
         if not _is_list(pair) or len(pair) != 2:
@@ -47,7 +51,10 @@ def read_pairs(pairs: object, caller: str) -> list[tuple[str | tuple[str, ...], 
 
 
 def read_elements(inputs: object, caller: str, kind: str) -> list[Any]:
-    """Return the elements of a list, tuple, generator, array or column; raise UserError for other types."""
+    """Return the elements of a list, tuple, generator, array or column.
+
+    Raises UserError if ``inputs`` is of another type.
+    """
     shape = getattr(inputs, "shape", (0,))
     if isinstance(inputs, NOT_LISTS) or not isinstance(inputs, Iterable) or len(shape) != 1:
         raise UserError(f"{caller}: {describe_value(inputs)} is no list of {kind}")

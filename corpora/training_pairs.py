@@ -91,7 +91,7 @@ class PairSet:
         return PairSet(parts[0], self.names, self.sha256), PairSet(parts[1], self.names, self.sha256)
 
     def without(self, other: "PairSet") -> "PairSet":
-        """Return the pairs that share no sentence with another set; raise UserError if there are none."""
+        """Return the pairs that share no sentence with another set. Raises UserError if there are none."""
         theirs = set(map(text_key, other.sentences()))
         remaining = [each for each in self.examples if theirs.isdisjoint(map(text_key, each.sentences))]
         if not remaining:
@@ -186,7 +186,7 @@ def unquote(cell: str) -> str:
 
 
 def _example(path: Path, line: int, cells: _Cells) -> Example:
-    """Return the example of a row, given its cells by column; raise UserError if columns do not fit."""
+    """Return the example of a row, given its cells by column. Raises UserError if columns do not fit."""
     anchors, positives, grades = (
         [name for name in names if name in cells] for names in (_ANCHORS, _POSITIVES, _GRADES)
     )
@@ -211,7 +211,7 @@ def _example(path: Path, line: int, cells: _Cells) -> Example:
 
 
 def _text(path: Path, line: int, cells: _Cells, name: str) -> str:
-    """Return the sentence of a column; raise UserError if the cell is not one."""
+    """Return the sentence of a column. Raises UserError if the cell is not one."""
     value = cells[name]
     if not isinstance(value, str) or not normalise_text(value).strip():
         raise bad_row(path, line, f"a sentence in column {name}", str(value))

@@ -91,7 +91,10 @@ def _numbered_sentences(
 
 
 def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
-    """Return the sentence of its rows; raise UserError with the first row that does not fit."""
+    """Return the sentence of its rows.
+
+    Raises UserError if a row does not fit; it names the first of these.
+    """
     words: list[tuple[Line, list[str]]] = []
     for line in rows:
         columns = line.text.split("\t")
@@ -132,8 +135,8 @@ def conllu_lines(documents: Iterable[Document], *, guess_spaces: bool = False) -
     """Yield the lines of CoNLL-U, with tags as XPOS and, mapped, as UPOS; missing annotation is ``_``.
 
     A corpus of words does not have the spaces of the text. With ``guess_spaces``, ``# text`` and
-    ``SpaceAfter`` follow English typography. Raises UserError for words that CoNLL-U cannot hold, which are
-    empty or have a tab or line break.
+    ``SpaceAfter`` follow English typography. Raises UserError if CoNLL-U cannot hold a word, which is empty
+    or has a tab or line break.
     """
     row = 0
     for document in documents:

@@ -180,8 +180,8 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
 
     A model whose training went on from another model was that other one. For all others ``multiview.train``
     drew new weights; they are drawn again by the configuration in the folder, and by the word counts of
-    ``corpus``, which decide the vocabulary and the initial weighting. UserError if ``corpus`` is not the tree
-    cache that the model was trained on, or if the model it went on from has changed.
+    ``corpus``, which decide the vocabulary and the initial weighting. Raises UserError if ``corpus`` is not
+    the tree cache that the model was trained on, or if the model it went on from has changed.
     """
     from multiview.training.gradient import DistributedContext
     from multiview.training.new_views import new_views_program

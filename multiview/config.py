@@ -241,7 +241,7 @@ class SharedConfig:
         return True
 
     def check(self) -> None:
-        """Raise a UserError if options do not go together, or if the folder holds something else."""
+        """Raise UserError if options do not go together, or if the folder holds something else."""
         if Path(self.name).name != self.name or self.name == ".." or not self.name.isprintable():
             raise UserError(f"--name {self.name}: is no plain name; --output says where the model goes")
         if not self.dry_run:
@@ -277,7 +277,7 @@ class ContinueConfig(SharedConfig):
         return self.trees is not None or not self.pairs
 
     def check(self) -> None:
-        """Also raise a UserError if a view is named twice, or if ``--validation`` is given without pairs."""
+        """Also raise UserError if a view is named twice, or if ``--validation`` is given without pairs."""
         super().check()
         if len(set(self.view_list)) < len(self.view_list):
             raise UserError(f"--views {self.views}: names a view twice; name each once")
@@ -327,7 +327,7 @@ class NewViewsConfig(SharedConfig):
         return [dataclasses.replace(self, words=mode, output=self.folder, name=mode) for mode in modes]
 
     def check(self) -> None:
-        """Also raise a UserError for views or words that cannot be trained."""
+        """Also raise UserError if views or words cannot be trained."""
         super().check()
         if not 2 <= len(self.view_list) <= MAX_VIEWS:
             views = f"--views {self.views[:80]}: {len(self.view_list)} of them"
@@ -375,7 +375,7 @@ class TrainConfig(NewViewsConfig, ContinueConfig):
     def resolve(self) -> ProgramConfig:
         """Return the configuration of the program that ``--start`` chooses.
 
-        A UserError names an option that only the other program has and that differs from its default.
+        Raises UserError if an option that only the other program has differs from its default.
         """
         program: type[ProgramConfig] = NewViewsConfig if self.start == NO_START else ContinueConfig
         program_options, defaults = options_of(program()), options_of(TrainConfig())
@@ -402,7 +402,7 @@ def _field_values(options: object, config_type: type) -> dict[str, Any]:
 def preset_options(name: str) -> TrainConfig:
     """Return the options of ``laptop``, ``paper``, ``gpu`` or of a TOML file, as on the command line.
 
-    A UserError names a preset or file that does not exist, and a value that is wrong.
+    Raises UserError if a preset or file does not exist, or if a value is wrong.
     """
     values: dict[str, Any] = {}
     if name != LAPTOP:
@@ -422,8 +422,8 @@ def preset(name: str, **changes: Any) -> ProgramConfig:
     """Return the configuration of a preset, with some options changed; the way to get one in Python.
 
     ``laptop`` goes on from a model, unless ``start="none"`` is given; ``paper`` and ``gpu`` train new views.
-    A TOML file has the options that differ from ``laptop``'s. A UserError names a preset or file that does
-    not exist, and a value that is wrong.
+    A TOML file has the options that differ from ``laptop``'s. Raises UserError if a preset or file does not
+    exist, or if a value is wrong.
 
         config = preset("laptop", start="none", views="dep,const", trees=Path("runs/trees/books"))
         multiview.train.main(config)
@@ -432,7 +432,7 @@ def preset(name: str, **changes: Any) -> ProgramConfig:
 
 
 def recorded_config(values: object, *, where: Path | str) -> ProgramConfig:
-    """Return the configuration that a model folder records; a UserError names a value that is wrong."""
+    """Return the configuration that a model folder records. Raises UserError if a value is wrong."""
     has_start = isinstance(values, dict) and "start" in values
     program: type[ProgramConfig] = ContinueConfig if has_start else NewViewsConfig
     return config_from_json(program, values, where=where)

@@ -30,7 +30,7 @@ def duplicates(
 
     By the judge, every text of a group says the same as the first text of the group, so that a chain of
     similar texts does not drift away from it. Only pairs of similar texts are judged, so some duplicates are
-    not found. UserError if an argument has a wrong type or value.
+    not found.
 
     >>> from multiview.duplicates import duplicates
     >>> duplicates(["How do I enable 2FA?", "How do I disable 2FA?", "How can I enable 2FA?"])
@@ -46,6 +46,8 @@ def duplicates(
             common, so it is not reliable for others.
         threshold: The smallest probability of two texts that say the same; by default the threshold of the
             judge, which is 0.5 unless :meth:`Judge.threshold` found another.
+
+    Raises UserError if an argument has a wrong type or value.
     """
     text_list = read_elements(texts, "duplicates", "texts")
     for row, text in enumerate(text_list):

@@ -116,8 +116,6 @@ class MultiViewEncoder:
     ) -> Self:
         """Load a model that ``python -m multiview.train`` wrote, or ``builtin``, the one in the package.
 
-        A UserError names a file that is missing or damaged, or a value that is none of those below.
-
         Args:
             folder: the model folder, or ``builtin``.
             device: cpu, cuda, ...; by default a GPU if there is one.
@@ -128,6 +126,8 @@ class MultiViewEncoder:
             max_length: how many words of a text are read, by this encoder and by a judge or a structure that
                 has it as its source.
             products: how weights are multiplied on a CPU: ``float32`` (the default) or ``int8``.
+
+        Raises UserError if a file is missing or damaged, or if an argument has none of the values above.
         """
         path = model_folder(folder)
         record = model_record(path)
@@ -219,9 +219,6 @@ class MultiViewEncoder:
         such vectors is (1−λ) times that of the meanings plus λ times that of the structures. λ and S are set
         when the model is loaded, or by :meth:`with_options`.
 
-        A UserError names a missing parser or one of another version, an argument of sentence-transformers
-        that means nothing here, and an input that is no sentence or whose vector is not finite.
-
         Args:
             inputs: one sentence, or a list, tuple, array or table column of sentences, each a string or
                 tokens. None encodes all sentences of ``trees`` in order.
@@ -236,6 +233,9 @@ class MultiViewEncoder:
             workers: processes that share the sentences if ``inputs`` are at least 4,096, on a CPU; the
                 vectors are the same up to rounding.
             library_options: arguments of sentence-transformers' ``encode`` that change nothing here.
+
+        Raises UserError if a parser is missing or has another version, if an argument of
+        sentence-transformers means nothing here, if an input is no sentence, or if its vector is not finite.
         """
         options = EncodeOptions.of(
             {
@@ -276,8 +276,8 @@ class MultiViewEncoder:
         """Return the views side by side, unscaled: [D] or [n, D].
 
         ``views`` are names (``dep``) or names after their positions (``0-dep``); None is all of them. They
-        come in the order of the model, and an unknown name is a UserError. Options are those of
-        :meth:`encode`.
+        come in the order of the model. Options are those of :meth:`encode`. Raises UserError if a name is
+        unknown.
         """
         return self._vectors(inputs, "views", views, EncodeOptions.of(options))
 
@@ -345,7 +345,7 @@ class MultiViewEncoder:
         """Return the subtrees of two sentences that match best, by the cosine of their nodes' vectors.
 
         The result prints as text. It has at most ``top`` matches of each view with trees, or of one ``view``.
-        An unknown view, one without trees, and a sentence too long for the parsers are a UserError.
+        Raises UserError if the view is unknown or has no trees, or if a sentence is too long for the parsers.
         """
         with loading():
             from multiview.inference.matches import explain_pair, nodes_of
@@ -370,7 +370,7 @@ class MultiViewEncoder:
     def measure(self, trees: TreeCache) -> None:
         """Give the model a scale: the mean and deviation of each number of features in a sample of a text.
 
-        Trees that lack what a view needs, or that other parsers made, are a UserError.
+        Raises UserError if the trees lack what a view needs, or if other parsers made them.
         """
         requires = self.requires_of()
         self.reader.check_trees(trees, requires)
@@ -385,7 +385,7 @@ class MultiViewEncoder:
     def with_options(self, *, structure: float | None = None, structure_size: int | None = None) -> Self:
         """Return another encoder of the same weights and parsers, with another λ or S.
 
-        A UserError names a λ that is not between 0 and 1, or an S that is none of 128, 256, 512 and 1,024.
+        Raises UserError if λ is not between 0 and 1, or if S is none of 128, 256, 512 and 1,024.
         """
         other = copy.copy(self)
         if structure is not None:
@@ -415,14 +415,17 @@ class MultiViewEncoder:
 
         Their vectors are mapped into each trained table by a linear map that is fitted by least squares
         (:class:`multiview.words.vectors.Expansion`). The rows of trained words stay, and words that neither
-        the model nor the file has still go to hash buckets. Vectors that are malformed, or that share too few
-        words with the model, are a UserError.
+        the model nor the file has still go to hash buckets. Raises UserError if the vectors are malformed, or
+        share too few words with the model.
         """
         word_vectors = vectors if isinstance(vectors, WordVectors) else load_word_vectors(vectors)
         return self.network.words.expand(word_vectors)
 
     def save(self, folder: Path | str) -> None:
-        """Write the model as it is now, with added words; a folder of something else is a UserError."""
+        """Write the model as it is now, with added words.
+
+        Raises UserError if the folder holds something else.
+        """
         folder = path_of(folder, "model")
         refuse_other_content(folder)
         with lock_folder(folder, option="folder"):

@@ -102,7 +102,7 @@ def command_of(config: ReadoutConfig) -> str:
 
 
 def written_folder(config: ReadoutConfig) -> Path:
-    """Return the folder of the new model; UserError if it holds anything but a model."""
+    """Return the folder of the new model. Raises UserError if it holds anything but a model."""
     from multiview.folder.files import BUILTIN, refuse_other_content
 
     if config.output is None and config.model == BUILTIN:

@@ -29,7 +29,7 @@ class SentenceInput:
     """The sentences of a text file, of standard input (``-``) or of a tree cache.
 
     Each line of a text that is not blank is a sentence. With ``split``, lines are split into sentences, and
-    :meth:`line` returns the line of one. UserError if a text has no sentences.
+    :meth:`line` returns the line of one. Raises UserError if a text has no sentences.
     """
 
     def __init__(self, path: Path, *, split: bool = False) -> None:
@@ -80,7 +80,7 @@ class SentenceInput:
         """Write the vectors of all sentences, float32 [n, D], and return how many sentences were encoded.
 
         Sentences that an interrupted call has encoded are not encoded again. If there are many sentences, the
-        needed disk and memory are printed first; UserError if the disk is too full.
+        needed disk and memory are printed first.
 
         Args:
             path: The ``.npy`` file.
@@ -88,6 +88,8 @@ class SentenceInput:
             identity: JSON values that decide the vectors; if they differ, an interrupted call does not count.
             trees: A tree cache; sentences in it are not parsed again.
             normalize: Whether every vector is scaled to length 1.
+
+        Raises UserError if the disk is too full.
         """
         is_many = len(self) > PIECE
 
@@ -132,7 +134,7 @@ class _CacheSlice:
 
 
 def sentences_of(path: Path) -> Iterator[str]:
-    """Yield the lines of a file that are not blank; UserError if one is not UTF-8 or is too long."""
+    """Yield the lines of a file that are not blank. Raises UserError if one is not UTF-8 or is too long."""
     for line in read_lines(path, stream=True):
         if line.has_replacements or line.is_truncated:
             raise UserError(f"{path}, line {line.number}: not UTF-8, or longer than 256 KiB")

@@ -78,8 +78,8 @@ def main(options: TrainConfig | ProgramConfig) -> int:
 def join_processes(config: ProgramConfig) -> Iterator[tuple[ProgramConfig, DistributedContext]]:
     """Join the processes of torchrun; yield the configuration for them, and the joined processes.
 
-    Without ``--loop.segments`` a step then has one segment for each process. A number of segments that is not
-    a multiple of the processes is a UserError.
+    Without ``--loop.segments`` a step then has one segment for each process. Raises UserError if the number
+    of segments is not a multiple of the processes.
     """
     from multiview.training.gradient import DistributedContext
 

@@ -46,7 +46,7 @@ def main(config: ImportConfig) -> None:
 
 
 def import_trees(output: Path, *, conllu: Path | None = None, ptb: Path | None = None) -> Manifest:
-    """Write a treebank into the new tree cache ``output``; raise UserError if its files do not fit."""
+    """Write a treebank into the new tree cache ``output``. Raises UserError if its files do not fit."""
     from parsing.pipeline.driver import cut_into_shards
 
     path = conllu or ptb
@@ -119,7 +119,7 @@ def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
 
 
 def _checked_brackets(path: Path) -> Iterator[Sentence]:
-    """Yield the trees of a file; raise UserError if a tree has a phrase that a cache cannot hold."""
+    """Yield the trees of a file. Raises UserError if a tree has a phrase that a cache cannot hold."""
     for row, tree in enumerate(read_brackets(path), start=1):
         for index, (first, end, label) in enumerate(tree.spans or ()):
             if index and not label and end == first + 1:
@@ -132,7 +132,7 @@ def _checked_brackets(path: Path) -> Iterator[Sentence]:
 
 
 def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Batch:
-    """Return the trees of sentences as arrays; raise UserError if the heads of one are not a tree."""
+    """Return the trees of sentences as arrays. Raises UserError if the heads of one are not a tree."""
     from parsing.text_parser import batch_of_parses
     from parsing.trees.arrays import to_parse
 

@@ -18,8 +18,7 @@ def absolute_name(spec: str) -> str:
 def find_parser(kind: str, spec: str) -> Path | None:
     """Return the model folder that a parser's ``spec`` names, or None if benepar reads the model.
 
-    :func:`parsing.text_parser.load_parser` describes ``spec``.
-    Raises UserError for a parser that does not exist.
+    :func:`parsing.text_parser.load_parser` describes ``spec``. Raises UserError if the parser does not exist.
     """
     given_path = path_of(spec, f"{kind} parser")
     path = BUILTIN_FOLDERS[kind] if spec == "builtin" else given_path
@@ -34,7 +33,10 @@ def find_parser(kind: str, spec: str) -> Path | None:
 
 
 def find_trees(trees: Path | None) -> Path:
-    """Return ``trees``, or if it is None the only tree cache under ``runs/trees``; else raise UserError."""
+    """Return ``trees``, or if it is None the only tree cache under ``runs/trees``.
+
+    Raises UserError if there is not just one.
+    """
     if trees is not None:
         return trees
     root = Path("runs/trees")

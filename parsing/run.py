@@ -156,7 +156,7 @@ def check_paper(
 
 
 def refuse_own_input(corpus: str, output: Path) -> None:
-    """Raise UserError for an output folder that the next run would read as text, unless it is hidden."""
+    """Raise UserError if an output folder that is not hidden lies in the corpus folder, as text to read."""
     from corpora.registry import CORPUS_NAMES
 
     corpus_folder, output_folder = Path(corpus).resolve(), output.resolve()
@@ -168,7 +168,7 @@ def refuse_own_input(corpus: str, output: Path) -> None:
 
 
 def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
-    """Return the devices to parse on, ``["cpu"]`` or GPUs; raise UserError for one that does not exist."""
+    """Return the devices to parse on, ``["cpu"]`` or GPUs. Raises UserError if one does not exist."""
     if on_cluster:  # which has its own devices
         return ["cuda" if device.startswith("cuda") else "cpu"]
     # Linux shows the driver as a file; to import torch and ask it takes two seconds.

@@ -3,7 +3,7 @@
 Examples are in docs/parsing-alone.md. A sentence that a parser cannot take keeps its place, with a fallback
 tree and a flag. The trees of a sentence do not depend on the sentences that are parsed with it.
 
-Shapes: B sentences, N tokens.
+Legend of dimension suffixes: B sentences, N tokens.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class TextParser:
             return Tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
-        """Parse lists of tokens; raise UserError with the number of a sentence that is not one."""
+        """Parse lists of tokens. Raises UserError if a sentence, which is named by its number, is not one."""
         rows = read_sentences(sentences, "parse", strings=False)
         return Trees(batch_sentences(self.parse_to_batch(rows), self.inventories))
 
@@ -187,7 +187,7 @@ def load(
         products: the kind of products on a CPU, ``float32`` (None) or ``int8``.
         max_tokens: longer sentences get a fallback tree.
 
-    Raises UserError as :func:`load_parser`, or if both parsers are None.
+    Raises UserError if both parsers are None, or if :func:`load_parser` raises it.
     """
     if dep is None and const is None:
         raise UserError("dep and const are both None: nothing to parse with")

@@ -84,7 +84,7 @@ def configuration(cls: type[Config]) -> type[Config]:
 
 
 def check(config: Any) -> None:
-    """Raise a UserError that names the first option whose value is out of its range."""
+    """Raise UserError if the value of an option is out of its range; the message names the first such one."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -103,8 +103,8 @@ def config_to_json(config: Any) -> dict[str, Any]:
 def config_from_json(config_type: type[Config], values: object, *, where: Path | str) -> Config:
     """Return the configuration of a type from the values of :func:`config_to_json`.
 
-    Raises a UserError that names the file ``where``, the key and the value if a key is unknown or missing, or
-    if a value has another type or is out of range.
+    Raises UserError if a key is unknown or missing, or if a value has another type or is out of range. The
+    message names the file ``where``, the key and the value.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -228,7 +228,7 @@ class Command:
             return int(stop.code or 0)
 
     def _parse(self, words: list[str]) -> Any:
-        """Return the configuration that the arguments describe; raise UserError for wrong ones."""
+        """Return the configuration that the arguments describe. Raises UserError if one is wrong."""
         import tyro
 
         program, description = f"python -m {self.module}", f"{self.description}\n\n{VERSION_HELP}"
@@ -311,7 +311,7 @@ _USAGE_ERRORS = (
 
 
 def _named_path(words: Sequence[str]) -> Path:
-    """Return the path that an argument names; raise UserError if it is empty, the working folder's name."""
+    """Return the path that an argument names. Raises UserError if it is empty, the working folder's name."""
     if not words[0]:
         raise UserError("an empty name of a file or folder among the arguments")
     return Path(words[0])

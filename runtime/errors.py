@@ -53,7 +53,7 @@ def extra(name: str, package: str = "") -> Iterator[None]:
 
 
 def check_count(value: object, subject: str) -> int:
-    """Return a value as a whole number from 1; else raise a UserError that begins with ``subject``."""
+    """Return a value as a whole number from 1. Raises UserError if it is none; it begins with ``subject``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise UserError(f"{subject}={value!r:.40}: must be a whole number from 1")
     return int(value)

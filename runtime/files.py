@@ -44,7 +44,10 @@ SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
 
 
 def path_of(value: object, subject: str) -> Path:
-    """Return a value as a path, which need not exist; raise a UserError that begins with ``subject``."""
+    """Return a value as a path, which need not exist.
+
+    Raises UserError if it is none; the message begins with ``subject``.
+    """
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{subject}: a {type(value).__name__} is no path")
     try:
@@ -57,7 +60,7 @@ def path_of(value: object, subject: str) -> Path:
 
 
 def check_regular(path: Path) -> None:
-    """Raise UserError unless a path is a regular file; to read a pipe or a device may never end."""
+    """Raise UserError if a path is no regular file; to read a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
@@ -77,7 +80,8 @@ def is_of_system(folder: Path) -> bool:
 def output_file(path: Path) -> Path:
     """Return the regular file to which the name of an output leads, through links.
 
-    Temporary files that killed runs left beside it are removed. Raises UserError for any other name.
+    Temporary files that killed runs left beside it are removed. Raises UserError if the name leads to
+    anything else.
     """
     refusal = UserError(
         f"{path}: is not a regular file in a folder, which alone can be replaced; give another name"
@@ -164,7 +168,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def own_files(folder: Path) -> Iterator[Path]:
     """Yield the files in an output folder and below it, without subfolders that belong to other commands.
 
-    Raises UserError for a link, a pipe or a device, through which a command would write elsewhere.
+    Raises UserError if there is a link, a pipe or a device, through which a command would write elsewhere.
     """
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -277,7 +281,8 @@ def parse_json(text: str | bytes, *, where: Path | str) -> Any:
     """Parse JSON by RFC 8259: without NaN and lone surrogates, up to about 200 levels and 4,300 digits.
 
     The parser of the standard library would raise a RecursionError, or accept values that cannot be written
-    again. Raises a UserError that begins with ``where``, the file and perhaps its line.
+    again. Raises UserError if the text is no such JSON; the message begins with ``where``, the file and
+    perhaps its line.
     """
     from pydantic_core import from_json
 
@@ -299,8 +304,8 @@ def write_array(path: Path, array: NDArray[np.generic]) -> None:
 def read_array(path: Path, dims: int) -> NDArray[Any]:
     """Map a ``.npy`` file of ``dims`` dimensions into memory, read-only: finite floats in C order.
 
-    Raises UserError for any other content, such as NaN (with its row) or too few bytes. numpy itself trusts
-    every header, and raises errors of any type.
+    numpy itself trusts every header, and raises errors of any type. Raises UserError if the content is any
+    other, such as NaN (with its row) or too few bytes.
     """
     import numpy as np
 

@@ -8,7 +8,7 @@ that the product of a row does not depend on the other rows. Processors without 
 by 64. Where fbgemm does not run or is slow, a float32 product of the integers gives the same sums, because a
 float32 holds sums of up to 2,096 products exactly.
 
-Shapes: N rows, K inner dimension, M columns.
+Legend of dimension suffixes: N rows, K inner dimension, M columns.
 """
 
 from __future__ import annotations

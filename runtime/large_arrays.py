@@ -65,7 +65,7 @@ def write_rows(
 
 @contextlib.contextmanager
 def _opened(partial: Path) -> Iterator[IO[bytes]]:
-    """Open the partial file and lock it; raise UserError if another run has the lock."""
+    """Open the partial file and lock it. Raises UserError if another run has the lock."""
     partial.parent.mkdir(parents=True, exist_ok=True)
     with open(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b") as stream:
         try:
@@ -86,7 +86,7 @@ def _done(record_path: Path, identity: Mapping[str, Any], partial: Path) -> tupl
 
 
 def check_room(path: Path, size: int) -> None:
-    """Raise a UserError if the disk has less free space than ``size`` bytes."""
+    """Raise UserError if the disk has less free space than ``size`` bytes."""
     free = shutil.disk_usage(path.parent).free
     if free < size:
         raise UserError(f"{path}: needs {size / 1e9:.1f} GB of disk, and {free / 1e9:.1f} are free there")

@@ -6,7 +6,7 @@
 - :class:`AutocastProducts`: bf16 or float16 operands, within ``torch.autocast``.
 - :class:`Int8Products`: integers of eight bits, at inference on a CPU, within ``products_in("int8")``.
 
-Shapes: n rows, k inner dimension, m columns.
+Legend of dimension suffixes: n rows, k inner dimension, m columns.
 """
 
 from __future__ import annotations

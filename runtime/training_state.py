@@ -192,7 +192,7 @@ class TrainingState:
 
 
 def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors into the parameters of these names; raise UserError if names or shapes differ."""
+    """Copy tensors into the parameters of these names. Raises UserError if names or shapes differ."""
     parameters = dict(module.named_parameters())
     mismatches = sorted(tensors.keys() ^ parameters.keys())
     if not mismatches:

@@ -72,7 +72,7 @@ def read_metrics(metrics: Sequence[StepMetrics], last_step: int, option: str) ->
 
 
 def refuse_if_not_finite(step: int, row: Mapping[str, float], folder: str) -> None:
-    """Raise a UserError if a metric of a step is not a finite number."""
+    """Raise UserError if a metric of a step is not a finite number."""
     bad = [f"{name} {value}" for name, value in row.items() if not math.isfinite(value)]
     if bad:
         raise UserError(
@@ -108,7 +108,10 @@ class GradientDescent(Generic[AnyBatch]):
         self.clip, self.seed = clip, seed
 
     def step(self, position: Position, batch: AnyBatch) -> StepMetrics:
-        """Update the weights once; raise UserError before that if a loss or the gradient is not finite."""
+        """Update the weights once.
+
+        Raises UserError if a loss or the gradient is not finite; the weights are not changed then.
+        """
         if self.seed is not None:
             torch.manual_seed(self.seed * 1_000_003 + position.step)
         self.module.train()

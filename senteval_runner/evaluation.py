@@ -65,9 +65,9 @@ def evaluate(
         trees: a folder (``runs/trees``) in which the trees of sentences that a multi-view encoder parses are
             kept; None keeps none.
 
-    A task that cannot be scored is in ``skipped`` of the results, with the reason. Raises EncoderError: the
-    encoder refused the input of the first task, or did not return finite numbers [n, d]; UserError: a task or
-    protocol is unknown, or ``encoder`` is no encoder. Other errors of the encoder are not caught.
+    A task that cannot be scored is in ``skipped`` of the results, with the reason. Raises EncoderError if the
+    encoder refused the input of the first task, or did not return finite numbers [n, d], and UserError if a
+    task or protocol is unknown, or if ``encoder`` is no encoder. Other errors of the encoder are not caught.
     """
     protocol = get_protocol(protocol, nhid=nhid)
     names = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
@@ -157,9 +157,9 @@ _EncodedSplits = dict[str, _EncodedSplit]
 def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
     """Encode the sentences of one task and return its scores.
 
-    Classifiers and regressions read the encoder's features; the other tasks compare vectors by cosine.
-    Raises EncoderError: the encoder refused its input or returned vectors that cannot be scored; UserError: a
-    split has too few rows.
+    Classifiers and regressions read the encoder's features; the other tasks compare vectors by cosine. Raises
+    EncoderError if the encoder refused its input or returned vectors that cannot be scored, and UserError if
+    a split has too few rows.
     """
     for name, rows in task.splits.items():
         if not len(rows):

@@ -41,7 +41,7 @@ class EvaluationTrees:
     def of(self, model: MultiViewEncoder) -> TreeCache | None:
         """Return the trees that the views of ``model`` read, by the parsers that it was trained with.
 
-        Returns None if there are no trees, or the model needs none. Raises UserError: the model was trained
+        Returns None if there are no trees, or the model needs none. Raises UserError if the model was trained
         with parsers that are not those at hand.
         """
         kinds = sorted(model.requires_of() - {"tokens"})

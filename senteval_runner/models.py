@@ -99,8 +99,8 @@ def names_before_training(models: Iterable[Sequence[Name]]) -> dict[str, str]:
 def expand_models(models: Sequence[Sequence[Name]], vectors: str) -> list[list[Name]]:
     """Return the names of the models, with ``?expand=VECTORS`` where a model has trained words.
 
-    ``vectors`` is the file of word vectors by which a vocabulary is expanded. Raises UserError: no model has
-    trained words.
+    ``vectors`` is the file of word vectors by which a vocabulary is expanded. Raises UserError if no model
+    has trained words.
     """
 
     def expand(name: Name) -> Name:

@@ -39,7 +39,7 @@ class MtebEncoder:
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
         """Return the embeddings [n, d] of all texts in batches ``{"text": [...]}``.
 
-        MTEB's other arguments are ignored. Raises UserError: a batch has no key ``text``.
+        MTEB's other arguments are ignored. Raises UserError if a batch has no key ``text``.
         """
         texts: list[str | tuple[str, ...]] = []
         for batch in inputs if isinstance(inputs, Iterable) else [inputs]:

@@ -74,7 +74,7 @@ def read_or_compute(
         compute: returns the record; it is called if the file is missing, damaged or refused.
         check: raises UserError or KeyError to refuse the record that was read.
 
-    Raises FileExistsError: a folder, a pipe or a broken link has the name of the file.
+    Raises FileExistsError if a folder, a pipe or a broken link has the name of the file.
     """
 
     def read() -> Record:

@@ -100,7 +100,7 @@ class SentEvalConfig:
 def seeds_of(text: str) -> list[int]:
     """Return the seeds that the text of ``--seeds`` lists, each once.
 
-    Raises UserError: a word of the text is no whole number below 2**32, or there is no word.
+    Raises UserError if a word of the text is no whole number below 2**32, or there is no word.
     """
     words = text.replace(",", " ").split()
     seeds = [int(word) for word in words if word.isascii() and word.isdigit()]

@@ -132,7 +132,7 @@ class StudyRun:
     def _figures(self, cell: Cell) -> Figures:
         """Return the figures of a cell: read them if it is finished, else compute and store them.
 
-        Raises UserError: the folder of the cell's model has a model of other options or libraries.
+        Raises UserError if the folder of the cell's model has a model of other options or libraries.
         """
         from senteval_runner.evaluation import versions
         from senteval_runner.result_store import read_or_compute
@@ -163,7 +163,7 @@ class StudyRun:
 def run_study(config: Any, study: Callable[[Any, StudyRun], Page]) -> int:
     """Compute a study and write its report; return 0, or 2 if something was left out.
 
-    Raises UserError: nothing could be computed.
+    Raises UserError if nothing could be computed.
     """
     from senteval_runner.report.page import Section
     from senteval_runner.run import report_name
@@ -194,8 +194,8 @@ def run_study(config: Any, study: Callable[[Any, StudyRun], Page]) -> int:
 def check_inputs(config: Any) -> None:
     """Check the inputs of a study before torch is imported.
 
-    Raises UserError: an option that the preset requires is missing; or none of the models, or none of the
-    files of an option, exists.
+    Raises UserError if an option that the preset requires is missing, or if none of the models, or none
+    of the files of an option, exists.
     """
     if preset := getattr(config, "preset", None):
         table = _preset_tables(type(config)).get(preset, {})  # presets of multiview.train have no table here

@@ -76,7 +76,7 @@ def texts(config: SentencesConfig) -> Iterator[str]:
 def main(config: SentencesConfig) -> int:
     """Write the distinct texts, with tokens joined by a space; return 2 if a task is missing, else 0.
 
-    Raises UserError: there is no text.
+    Raises UserError if there is no text.
     """
     from corpora.senteval.files import read_task
     from corpora.senteval.tasks import data_folder, expand_tasks

@@ -9,7 +9,7 @@ from runtime.errors import UserError
 def data_folder() -> Path:
     """Return the folder of the real data, which the environment variable MULTIVIEW_DATA names.
 
-    Raises UserError: it is not set.
+    Raises UserError if it is not set.
     """
     if "MULTIVIEW_DATA" not in os.environ:
         raise UserError("set MULTIVIEW_DATA to the folder of the real data")

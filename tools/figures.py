@@ -89,7 +89,7 @@ class Row:
     """The sections with this figure, separated by blanks; a section that has it twice is repeated."""
 
     def gives(self, figure: "Row") -> bool:
-        """Return whether a figure of a page is this one, rounded as on the page.
+        """Tell whether a figure of a page is this one, rounded as on the page.
 
         The page may leave out the interval and the deviation.
         """
@@ -103,7 +103,7 @@ class Row:
 
 
 def _equal(printed: str, measured: str) -> bool:
-    """Return whether a printed number is the measured one, rounded to the digits of the printed one."""
+    """Tell whether a printed number is the measured one, rounded to the digits of the printed one."""
     if not measured:
         return False
     printed_digits, measured_digits = (
@@ -258,7 +258,7 @@ def printed_figures(output: str) -> Iterator[Row]:
 def run_command(command: str, folder: Path) -> str:
     """Run a command in a folder, and return what it printed; $D is the folder of the real data.
 
-    Raises UserError: the command failed.
+    Raises UserError if the command failed.
     """
     words = shlex.split(command.replace("$D", os.environ.get("MULTIVIEW_DATA", "$D")))
     words = [sys.executable if word == "python" else word for word in words]

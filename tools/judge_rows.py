@@ -67,7 +67,7 @@ def _words(text: str) -> set[str]:
 
 
 def _is_in_first_half(row: Row) -> bool:
-    """Return whether a row of SemAntoNeg is in the half that judges are fitted on."""
+    """Tell whether a row of SemAntoNeg is in the half that judges are fitted on."""
     name = " ".join(sorted(differing_words(row[2].second, row[0].second)))
     return hashlib.blake2b(name.encode(), digest_size=1).digest()[0] % 2 == 0
 

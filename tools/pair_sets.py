@@ -63,7 +63,7 @@ def find_peer(name: str) -> str:
 
 
 def has_minilm() -> bool:
-    """Return whether the package of MiniLM is installed."""
+    """Tell whether the package of MiniLM is installed."""
     return find_peer(MINILM) != MINILM
 
 

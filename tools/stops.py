@@ -55,7 +55,7 @@ class ConfigurationTrace:
             self.modules += [caller, module] if caller else [module]
 
     def is_held_by(self, argument: object) -> bool:
-        """Return whether an argument is the configuration, a part of it, or an object that keeps it."""
+        """Tell whether an argument is the configuration, a part of it, or an object that keeps it."""
         if isinstance(argument, self.types):
             return True
         is_ours = type(argument).__module__.split(".")[0] in PACKAGES

@@ -98,7 +98,7 @@ class EvaluationSentences:
         }
 
     def is_near(self, words: list[str]) -> bool:
-        """Return whether a sentence is too similar to an evaluation sentence.
+        """Tell whether a sentence is too similar to an evaluation sentence.
 
         Of the evaluation sentences the three with the most trigrams in common are compared.
         """
@@ -291,7 +291,7 @@ def fit_to_teacher(folder: Path, teacher: str, words: Sequence[str], weight_W1: 
 def main(config: TrainEncoderConfig) -> None:
     """Run the stages that are not finished.
 
-    Raises UserError: a folder of data is missing.
+    Raises UserError if a folder of data is missing.
     """
     for name in ("corpora", "treebank", "retrieval", *config.evaluation):
         if not (config.data / name).is_dir():

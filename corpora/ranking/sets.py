@@ -100,7 +100,7 @@ def filter_questions(data: PassageSet, keep: str) -> PassageSet:
 def read_set(spec: str) -> PassageSet:
     """Read the set in ``FORMAT=FOLDER``, or in a folder named like its format.
 
-    Raises UserError for an unknown format or a malformed file.
+    Raises UserError if the format is unknown or a file is malformed.
     """
     format_name, _, folder_name = spec.partition("=")
     folder = Path(folder_name or spec)
@@ -170,7 +170,7 @@ def contains_words(passage: str, answer: str) -> bool:
 
 
 def _look_up(row: TableRow, names: Sequence[str], table: Mapping[str, T], kind: str) -> list[T]:
-    """Return the values of names in a table; raise UserError if the table does not have a name."""
+    """Return the values of names in a table. Raises UserError if the table does not have a name."""
     for name in names:
         if name not in table:
             raise UserError(f"{row.where}: {kind} {name!r} is not listed")
@@ -178,7 +178,7 @@ def _look_up(row: TableRow, names: Sequence[str], table: Mapping[str, T], kind: 
 
 
 def _require(where: object, value: Any, types: Mapping[str, type]) -> dict[str, Any]:
-    """Return a JSON value if it is an object with values of these types; otherwise raise UserError."""
+    """Return a JSON value. Raises UserError if it is no object with values of these types."""
     for key, kind in types.items():
         if not isinstance(value, dict) or not isinstance(value.get(key), kind):
             raise UserError(f"{where}: expected an object whose {key!r} is a {kind.__name__}")

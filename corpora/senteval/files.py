@@ -97,8 +97,8 @@ class TaskData:
 def read_task(name: str, data: Path) -> TaskData:
     """Read one task from a data folder with ``downstream/`` and ``probing/``.
 
-    A file may be compressed by gzip, with ``.gz`` added to its name. Raises UserError for an unknown task,
-    for missing files (the message names all of them and their source), and for malformed rows.
+    A file may be compressed by gzip, with ``.gz`` added to its name. Raises UserError if the task is unknown,
+    if files are missing (the message names all of them and their source), or if a row is malformed.
     """
     task = TASKS[canonical_task(name)]
     files = find_files(task, data)
@@ -107,7 +107,7 @@ def read_task(name: str, data: Path) -> TaskData:
 
 
 def find_files(task: Task, data: Path) -> Files:
-    """Return the files of a task by split, as named or with ``.gz``; raise UserError without them."""
+    """Return the files of a task by split, as named or with ``.gz``. Raises UserError if they are missing."""
     files = Files()
     missing_files = []
     for split, paths in task.paths(Path(data)).items():
@@ -128,7 +128,7 @@ def find_files(task: Task, data: Path) -> Files:
 
 
 def _read_text(path: Path, encoding: str = "utf-8") -> str:
-    """Return the text of a file; raise UserError with the line of a byte that is not in the encoding."""
+    """Return the text of a file. Raises UserError if a byte is not in the encoding, with its line."""
     with open_text(path) as stream:
         raw = stream.read()
     try:
@@ -145,7 +145,10 @@ def _iterate_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, s
 
 
 def _read_label(path: Path, row: int, text: str, classes: tuple[str, ...]) -> int | float:
-    """Return the id of a class, or a score if there are no ``classes``; raise UserError for other text."""
+    """Return the id of a class, or a score if there are no ``classes``.
+
+    Raises UserError if the text is neither.
+    """
     if classes:
         if text not in classes:
             raise bad_row(path, row, f"a label among {' '.join(classes)}", text)

@@ -109,8 +109,8 @@ def _fold(name: str) -> str:
 def canonical_task(name: str, groups: Collection[str] = ()) -> str:
     """Return the toolkit's name of a task, such as ``"SICKRelatedness"`` for ``"sick-r"``.
 
-    Case, hyphens, underscores and spaces do not matter. Raises UserError for an unknown name, with the most
-    similar name, all names, and ``groups``.
+    Case, hyphens, underscores and spaces do not matter. Raises UserError if the name is unknown, with the
+    most similar name, all names, and ``groups``.
     """
     names = {_fold(alias): task.name for task in TASKS.values() for alias in (task.name, *task.aliases)}
     if _fold(name) not in names:

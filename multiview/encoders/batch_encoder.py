@@ -32,8 +32,8 @@ class BatchEncoder:
 def view_positions(names: Sequence[str], selection: Sequence[str] | str | None) -> list[int]:
     """Return the positions of the selected views of a model; None selects all.
 
-    A label is the name of a view, such as ``dep``, or its position and name, such as ``0-dep``. UserError if
-    a label is unknown.
+    A label is the name of a view, such as ``dep``, or its position and name, such as ``0-dep``. Raises
+    UserError if a label is unknown.
     """
     if selection is None:
         return list(range(len(names)))
@@ -85,7 +85,7 @@ def check_finite(vectors_BD: Tensor, batch: Batch, rows: NDArray[np.integer], na
 def unit_vectors(first: ArrayOrTensor, second: ArrayOrTensor) -> tuple[Tensor, Tensor]:
     """Return vectors scaled to length 1, [n, D] and [m, D], on the device of the first; zero stays zero.
 
-    UserError if one of them is no array of vectors, or if their sizes differ.
+    Raises UserError if one of them is no array of vectors, or if their sizes differ.
     """
     left = read_vectors(first, "similarity")
     right = read_vectors(second, "similarity")

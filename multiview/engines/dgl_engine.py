@@ -4,7 +4,8 @@ States are sent along its edges from children to parents. The cells are DGL's me
 functions, and read like the equations in docs/equations.md. The weights are those of the native engine.
 Experimental on CUDA: never run on a GPU.
 
-Shapes: N nodes, E edges, n nodes of one frontier with k children each, D hidden, V word vector.
+Legend of dimension suffixes: N nodes, E edges, n nodes of one frontier with k children each, D hidden, V word
+vector.
 """
 
 from __future__ import annotations

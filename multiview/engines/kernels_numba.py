@@ -21,7 +21,7 @@ kernel computes the nodes from ``low`` to ``high - 1``.
 Each loop over a row writes one array only, so that the compiler can tell the operands apart and vectorise it.
 Sums are taken in the order of children and nodes, so the bits of a result depend on the tree alone.
 
-Shapes: N nodes, I internal nodes, E edges, D hidden.
+Legend of dimension suffixes: N nodes, I internal nodes, E edges, D hidden.
 """
 
 import functools

@@ -9,8 +9,8 @@ A sweep on the CPU takes one block of memory for all its buffers. The block is k
 last tensor is deleted, because the C library would return hundreds of megabytes to the system in each step,
 and ask for them again.
 
-Shapes: B sentences, T tokens, N nodes (T for dependency trees, 2T - B for constituency trees), I internal
-nodes, E edges (N - B), L levels of internal nodes, D hidden, V word vector, R roles.
+Legend of dimension suffixes: B sentences, T tokens, N nodes (T for dependency trees, 2T - B for constituency
+trees), I internal nodes, E edges (N - B), L levels of internal nodes, D hidden, V word vector, R roles.
 """
 
 import math

@@ -26,7 +26,8 @@ computed by matrix products and by kernels, all of which work on buffers of the 
 the buffers that it ``reads`` and those that it ``writes``; the latter include what it changes in place.
 ``dX`` is the gradient of X.
 
-Shapes: N nodes, I internal nodes, E edges, D hidden, V word vector, as in :mod:`multiview.engines.plan`.
+Legend of dimension suffixes: N nodes, I internal nodes, E edges, D hidden, V word vector, as in
+:mod:`multiview.engines.plan`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from runtime.products import Products, TorchProducts, products_for, sum_by_word
 
 
 def kernels_for(x: Tensor) -> ModuleType:
-    """Return the module of kernels for the device of ``x``; a device without kernels is a UserError.
+    """Return the module of kernels for the device of ``x``. Raises UserError if it has no kernels.
 
     The buffers of the kernels are described in :mod:`multiview.engines.kernels_numba`.
     """

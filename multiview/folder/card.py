@@ -114,7 +114,7 @@ class Card:
         return [*lines.items(), ("next", advice or self.next_else)]
 
     def includes_words(self, scores: Mapping[str, float]) -> bool:
-        """Return whether the mean of the words becomes the last view of a model with these scores.
+        """Tell whether the mean of the words becomes the last view of a model with these scores.
 
         ``--beside`` decides; without it the mean becomes a view if more neighbours are found with it.
         """

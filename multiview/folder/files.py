@@ -121,7 +121,10 @@ class ModelRecord:
 
 
 def model_record(folder: Path) -> ModelRecord:
-    """Return the record of a model folder; no model, another format and a damaged file are a UserError."""
+    """Return the record of a model folder.
+
+    Raises UserError if it is no model, damaged, or of another format.
+    """
     folder = current_folder(folder)
     path = folder / "config.json"
     if not path.is_file():
@@ -176,7 +179,7 @@ def copy_card(source: Path, target: Path) -> None:
 
 
 def refuse_other_content(folder: Path) -> None:
-    """Raise a UserError if a folder holds something other than a model."""
+    """Raise UserError if a folder holds something other than a model."""
     if not folder.exists() or (folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN_NAMES):
         return
     if not (current_folder(folder) / "config.json").is_file():
@@ -235,9 +238,10 @@ def save_model(
 
 
 def load_model(folder: Path, device: torch.device | str = "cpu", record: ModelRecord | None = None) -> Model:
-    """Return the model of a folder; a UserError names a file that is missing, damaged or of another format.
+    """Return the model of a folder.
 
-    ``record`` is the folder's, if the caller has read it already.
+    ``record`` is the folder's, if the caller has read it already. Raises UserError if a file is missing,
+    damaged or of another format.
     """
     record, folder = record or model_record(folder), current_folder(folder)
     path = folder / WEIGHTS
@@ -287,7 +291,7 @@ def _network_without_weights(
 
 
 def _check_sizes(path: Path, expected: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
-    """Raise a UserError if the stored weights have other names, sizes or types than the network expects.
+    """Raise UserError if the stored weights have other names, sizes or types than the network expects.
 
     They are compared before memory is allocated, because a damaged config.json may ask for any amount.
     """

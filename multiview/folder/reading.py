@@ -111,7 +111,7 @@ class SentenceReader:
     def parser(self, kind: str) -> Any:
         """Return the parser of an annotation, which is loaded on first use.
 
-        A parser with another identity than the model's, or one that cannot be loaded, is a UserError.
+        Raises UserError if the parser has another identity than the model's, or cannot be loaded.
         """
         advice = f"give that one as --{kind}-model, or encode from a tree cache"
         with loading():
@@ -140,7 +140,7 @@ class SentenceReader:
     def parser_spec(self, kind: str) -> str:
         """Return the name of the parser to load for an annotation: from :attr:`specs`, or as recorded.
 
-        A recorded name with other characters than a plain name has is a UserError.
+        Raises UserError if a recorded name has other characters than a plain name has.
         """
         name = self._recorded_name(kind)
         if self.specs.get(kind):
@@ -154,7 +154,7 @@ class SentenceReader:
         return str((self.identities.get(kind) or {}).get("name", "builtin"))
 
     def _check(self, kind: str, identity: Any, where: str, advice: str) -> None:
-        """Raise a UserError if a parser, found ``where``, is not the one that the model was trained with."""
+        """Raise UserError if a parser, found ``where``, is not the one that the model was trained with."""
         expected_identity = self.identities.get(kind)
         if expected_identity and not is_same_parser(identity or {}, expected_identity):
             raise UserError(
@@ -178,7 +178,7 @@ class SentenceReader:
         return TextParser(self.parsers.get("dep"), self.parsers.get("const")).inventories
 
     def check_trees(self, trees: TreeCache, requires: Set[str]) -> None:
-        """Raise a UserError if a cache lacks a required annotation, or if other parsers made its trees."""
+        """Raise UserError if a cache lacks a required annotation, or if other parsers made its trees."""
         for kind in sorted(requires & ANNOTATIONS.keys()):
             if not trees.has(kind):
                 raise UserError(f"{trees.folder}: has no {kind} trees")
@@ -290,7 +290,7 @@ class TextSource:
     def of(cls, model: Any, caller: str = "", device: str | None = None) -> Self:
         """Return the source of a :class:`~multiview.model.MultiViewEncoder`; None stands for ``builtin``.
 
-        Another object is a UserError, which names the ``caller``.
+        Raises UserError if it is another object; the message names the ``caller``.
         """
         if model is None:
             return cls.load("builtin", device)

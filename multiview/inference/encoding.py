@@ -86,7 +86,10 @@ class EncodeOptions:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """Return the options of a call; UserError if another argument has a value that is not ignored."""
+        """Return the options of a call.
+
+        Raises UserError if another argument has a value that is not ignored.
+        """
         names = {field.name for field in fields(cls)}
         for name, value in arguments.items():
             neutral_values = [(type(neutral), neutral) for neutral in NEUTRAL_ARGUMENTS.get(name, ())]
@@ -187,7 +190,7 @@ def encode_by_processes(
 ) -> NDArray[np.float32]:
     """Return the vectors of sentences, float32 [n, D], computed part by part in worker processes.
 
-    UserError if a worker process dies, for instance because memory is short.
+    Raises UserError if a worker process dies, for instance because memory is short.
     """
     options, blocks = job.options, []
     job = replace(job, options=replace(options, workers=1, show_progress_bar=False))

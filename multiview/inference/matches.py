@@ -142,8 +142,6 @@ def explain_pair(
 ) -> Explanation:
     """Return the explanation of the cosine of two sentences.
 
-    UserError if a sentence is too long for the parsers, or if no view reads trees.
-
     Args:
         batch: The two parsed sentences.
         inventories: The names of the tags, relations and labels of ``batch``.
@@ -151,6 +149,8 @@ def explain_pair(
         sentence_vectors: Vectors [2, D] by name: those of the sentences under "", and parts of them that have
             a cosine of their own, such as meaning and structure.
         top: The largest number of matches for each view.
+
+    Raises UserError if a sentence is too long for the parsers, or if no view reads trees.
     """
     with loading():
         from multiview.judge.comparison import Comparison  # here, because the import compiles functions
@@ -204,7 +204,7 @@ def _matches_of(
 
 
 def _is_trivial(one: Subtree, other: Subtree) -> bool:
-    """Return whether two subtrees are the same single word, or one of them is a punctuation mark."""
+    """Tell whether two subtrees are the same single word, or one of them is a punctuation mark."""
     single_words = [side.words.lower() for side in (one, other) if len(side.positions) == 1]
     if any(not any(map(str.isalnum, word)) for word in single_words):
         return True

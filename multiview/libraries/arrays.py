@@ -29,14 +29,15 @@ def check_vectors(
 ) -> Float:
     """Return what an encoder returned for n sentences as a float32 array [K, n, D].
 
-    UserError if the shape is another one, or if a value is not finite; it names the first such sentence.
-
     Args:
         output: The vectors, [n, D] or [K, n, D]: a tensor on any device, or anything that numpy reads.
         sentences: The n sentences, for the message.
         name: The name of the encoder, for the message.
         dim: D, if it is known.
         columns: K, the number of vectors of each sentence.
+
+    Raises UserError if the shape is another one, or if a value is not finite; it names the first such
+    sentence.
     """
     vectors, n = _to_array(output, f"{name}: encode() returned a {type(output).__name__}"), len(sentences)
     fits_sentences = vectors.ndim > 1 and vectors.shape[-1] and vectors.shape[:-1] in ((n,), (columns, n))
@@ -59,7 +60,7 @@ def check_vectors(
 def read_vectors(value: Any, caller: str) -> Tensor:
     """Return vectors [n, D], or a single one [D], as a float32 tensor [n, D] on their device.
 
-    UserError if ``value`` is no array of finite numbers; its message begins with ``caller``.
+    Raises UserError if ``value`` is no array of finite numbers; its message begins with ``caller``.
     """
     import torch
 

@@ -26,7 +26,7 @@ def load_pretrained(name: str, *, all_modules: bool = False, **options: Any) -> 
     """Load the transformer of a name or folder, or the whole sentence-transformers model if ``all_modules``.
 
     Only safetensors are read, because the older .bin weights are pickle, and no code of the folder is run.
-    UserError if the model cannot be loaded.
+    Raises UserError if the model cannot be loaded.
     """
     silence_libraries()
     import torch
@@ -64,7 +64,10 @@ def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
 
 
 def encode_texts(model: SentenceTransformer, name: str, texts: Sequence[str], batch_size: int) -> Float:
-    """Return the vectors of texts, float32 [n, D]; UserError if the model's files do not fit together."""
+    """Return the vectors of texts, float32 [n, D].
+
+    Raises UserError if the model's files do not fit together.
+    """
     with report_in_one_line(f"model {name!r}: cannot encode; its files do not fit each other"):
         vectors = model.encode(list(texts), batch_size=batch_size, show_progress_bar=False)
     rows: Float = check_vectors(vectors, texts, f"model {name!r}")[0]
@@ -91,7 +94,7 @@ def _name_at_hub(name: str) -> str:
 
 
 def silence_libraries() -> None:
-    """Switch off the progress bars of sentence-transformers; UserError if it is not installed."""
+    """Switch off the progress bars of sentence-transformers. Raises UserError if it is not installed."""
     with extra("burt", "sentence-transformers"):
         import sentence_transformers  # noqa: F401
         from huggingface_hub.utils.tqdm import disable_progress_bars

@@ -173,7 +173,7 @@ def split_parts(spec: str) -> list[str]:
 def parse_names(spec: str) -> list[Name]:
     """Parse the name of an encoder, or ``A+B`` of several; nothing is loaded.
 
-    UserError if a name has no known form, or if a file that it names does not exist.
+    Raises UserError if a name has no known form, or if a file that it names does not exist.
     """
     return [parse_name(part) for part in split_parts(spec)]
 

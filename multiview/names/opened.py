@@ -155,7 +155,7 @@ def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
 def as_encoder(encoder: Encoder | SentenceVectors, trees: TreesOf | None = None) -> OpenedEncoder:
     """Return an object or a function as an encoder that keeps its vectors in memory.
 
-    UserError if it is neither an object with ``encode`` nor a function of token lists.
+    Raises UserError if it is neither an object with ``encode`` nor a function of token lists.
     """
     if isinstance(encoder, OpenedEncoder):
         return encoder

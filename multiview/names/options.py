@@ -36,7 +36,7 @@ class ModelOptions:
     def parsed_names(self) -> list[Name]:
         """Parse the name of the encoder; nothing heavy is imported.
 
-        UserError if the name, or that of a parser, has no known form or names no file.
+        Raises UserError if the name, or that of a parser, has no known form or names no file.
         """
         for kind, parser in self.parsers.items():
             find_parser(kind, parser)
@@ -54,7 +54,10 @@ class ModelOptions:
         return {kind: name for kind, name in names.items() if name}
 
     def load(self) -> MultiViewEncoder:
-        """Load the model; UserError if the name is that of no multi-view model, or of a part of one."""
+        """Load the model.
+
+        Raises UserError if the name is that of no multi-view model, or of a part of one.
+        """
         name, *others = self.parsed_names()
         from multiview.names.recipe import recipe_of
         from multiview.names.vectors import Loader

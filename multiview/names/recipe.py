@@ -181,7 +181,10 @@ def _of_library(name: Name, folder_hash: str | None = None) -> EncoderRecipe:
 
 
 def precomputed(path: Path, device: str | None = None) -> Encode:
-    """Return a function that looks sentences up in an ``.npz`` file; UserError if one is not in the file."""
+    """Return a function that looks sentences up in an ``.npz`` file.
+
+    Raises UserError if one is not in the file.
+    """
     try:
         # Opened here because numpy does not close a damaged archive.
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
@@ -271,7 +274,7 @@ def before_training(name: Name, seed: int) -> EncoderRecipe:
 
 
 def _inner(name: Name, *kinds: str) -> EncoderRecipe:
-    """Return the recipe of the encoder behind a prefix; UserError if it is of none of these kinds."""
+    """Return the recipe of the encoder behind a prefix. Raises UserError if it is of none of these kinds."""
     assert name.inner is not None
     recipe = recipe_of(name.inner)
     if recipe.kind not in kinds:

@@ -36,7 +36,7 @@ class VectorStore:
     """Keeps K = ``columns`` vectors of each text, for instance one per layer, as ``float32`` or ``float16``.
 
     The shards are in ``folder``, whose name must depend on everything that decides the vectors; without a
-    folder they are in memory. UserError if a shard is damaged or has another shape.
+    folder they are in memory. Raises UserError if a shard is damaged or has another shape.
     """
 
     def __init__(self, folder: Path | None = None, columns: int = 1, dtype: str = "float32") -> None:
@@ -109,7 +109,7 @@ class StoredVectors:
     """A function of sentences that computes the vectors of each token list once, and then reads them.
 
     They are kept in a subfolder of ``cache``, or in memory if that is None. ``computed`` returns [n, D], or
-    [K, n, D] for K = ``columns`` vectors of each sentence; UserError if a value is not finite.
+    [K, n, D] for K = ``columns`` vectors of each sentence. Raises UserError if a value is not finite.
     """
 
     def __init__(

@@ -127,7 +127,7 @@ class ComputedVectors:
         """Return the vectors, float32 [n, D], of strings or token lists; an empty sentence counts as ".".
 
         If ``sentences`` is None, all sentences of ``trees`` are encoded. Sentences in ``trees`` are not
-        parsed again. UserError if the encoder returns another shape than [n, D] or values that are not
+        parsed again. Raises UserError if the encoder returns another shape than [n, D] or values that are not
         finite.
         """
         if sentences is None and self.model is None:

@@ -125,7 +125,7 @@ def answer(
 def encode_queries(
     config: SearchConfig, collection: Collection, encoder: "OpenedEncoder", queries: Sequence[str]
 ) -> NDArray[np.floating]:
-    """Return the vectors of queries, [Q, D]; UserError if those of the corpus do not fit them."""
+    """Return the vectors of queries, [Q, D]. Raises UserError if those of the corpus do not fit them."""
     corpus, corpus_ND = collection.corpus, collection.vectors_ND
     query_QD: NDArray[np.floating] = encoder.encode(queries)
     if corpus_ND.shape != (len(corpus), query_QD.shape[1]) or not len(corpus):

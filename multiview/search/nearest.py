@@ -33,9 +33,7 @@ def semantic_search(
 ) -> list[list[Hit]]:
     """Return the ``top_k`` corpus rows nearest to each query by cosine, best first.
 
-    Rows of equal cosine are in the order of the corpus. UserError if a vector is not finite, if queries and
-    corpus have different sizes, or if ``top_k`` is no whole number from 1. Memory grows with Q x K, not with
-    Q x N.
+    Rows of equal cosine are in the order of the corpus. Memory grows with Q x K, not with Q x N.
 
     >>> import numpy as np
     >>> semantic_search(np.array([1.0, 0.1]), np.eye(2), top_k=1)
@@ -45,6 +43,9 @@ def semantic_search(
         queries_QD: Vectors [Q, D], or a single vector [D].
         corpus_ND: Vectors [N, D], which may be mapped from a file.
         top_k: K, the number of rows for each query.
+
+    Raises UserError if a vector is not finite, if queries and corpus have different sizes, or if ``top_k`` is
+    no whole number from 1.
     """
     top_k = check_count(top_k, "search: top_k")
     queries, corpus = (np.atleast_2d(rows) for rows in (queries_QD, corpus_ND))

@@ -51,8 +51,8 @@ class WithStructure:
     def encode(self, sentences: str | Sequence[str], **options: Any) -> NDArray[np.float32] | torch.Tensor:
         """Return the vector [D + S] of a string, or the vectors [n, D + S] of a list of strings.
 
-        ``options`` are passed to ``model.encode``. UserError if an input is no string, or if the model does
-        not return finite vectors [n, D].
+        ``options`` are passed to ``model.encode``. Raises UserError if an input is no string, or if the model
+        does not return finite vectors [n, D].
         """
         texts = read_sentences([sentences] if isinstance(sentences, str) else sentences, "encode")
         if not texts:
@@ -87,7 +87,7 @@ def with_structure(
     """Return an encoder with the vectors of ``model`` and structure concatenated to them.
 
     The result is a ``SentenceTransformer``, which can be saved and loaded, if the model is one, and a
-    :class:`WithStructure` otherwise. UserError if an argument has a wrong type or value.
+    :class:`WithStructure` otherwise.
 
     Args:
         model: An object with ``encode(list of str) -> [n, D]``.
@@ -95,6 +95,8 @@ def with_structure(
         source: The :class:`~multiview.model.MultiViewEncoder` whose parsers and word vectors make the
             structure; by default ``builtin``.
         structure_size: The size of structure if ``source`` is None: 128, 256, 512 or, by default, 1,024.
+
+    Raises UserError if an argument has a wrong type or value.
     """
     if structure_size is not None:
         if source is not None:

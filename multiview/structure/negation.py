@@ -198,7 +198,7 @@ class WordTrees:
         return target
 
     def _holds(self, rule: NegationRule, token: int, target: int) -> bool:
-        """Return whether the conditions of a rule hold for a negating word and its target."""
+        """Tell whether the conditions of a rule hold for a negating word and its target."""
         is_conjunct = self.relation_N[target] & KIND.CONJUNCT
         is_conjunct_of_noun = is_conjunct and self.relation_N[self.parent_N[target]] & _ARGUMENT
         return (

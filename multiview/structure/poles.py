@@ -69,7 +69,7 @@ class Opposites:
         return self._poles.get(base, {})
 
     def has_opposite(self, word: str) -> bool:
-        """Return whether a word in lower case has an opposite."""
+        """Tell whether a word in lower case has an opposite."""
         base, sign = self.base_and_sign(word)
         return sign < 0 or base in self.antonyms
 

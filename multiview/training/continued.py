@@ -50,7 +50,7 @@ class Start:
 
     @classmethod
     def open(cls, name: str) -> Self:
-        """Open ``--start``; one that is damaged, of another version or not finite is a UserError."""
+        """Open ``--start``. Raises UserError if it is damaged, of another version or not finite."""
         folder = model_folder(name)
         start = cls(model_record(folder), load_model(folder), model_sha256(folder))
         for weight_name, weight in start.model.network.state_dict().items():
@@ -75,8 +75,8 @@ class Start:
 def continued_program(config: ContinueConfig, distributed: DistributedContext) -> TrainingProgram:
     """Build the program that trains ``--start`` further on a text, on pairs, or on both in turns.
 
-    A start that is damaged or that has no such view, trees that it cannot read, and pairs that are too few
-    are a UserError.
+    Raises UserError if the start is damaged or has no such view, if it cannot read the trees, or if there are
+    too few pairs.
     """
     if config.pairs and distributed.world > 1:
         raise UserError("--pairs: one process at a time learns from them; start without torchrun")
@@ -162,8 +162,8 @@ def loss_of(config: ContinueConfig) -> MeaningConfig:
 def _choose_views(config: ContinueConfig, start: ViewStack) -> tuple[list[str], list[str]]:
     """Return the names of all views of the new model, and of those that are trained.
 
-    Views that join the start's come after its trained views and before its views without weights. A view that
-    cannot be trained is a UserError.
+    Views that join the start's come after its trained views and before its views without weights. Raises
+    UserError if a view cannot be trained.
     """
     own_views, chosen = list(start.views), config.view_list
     if config.views == NO_VIEWS and start.readout is None:
@@ -193,7 +193,7 @@ def _trees_to_read(
 ) -> list[TreeCache]:
     """Return the trees of the text and then those of the pairs, which are parsed here, as far as given.
 
-    Trees that the start cannot read are a UserError.
+    Raises UserError if the start cannot read the trees.
     """
     reader = SentenceReader(start.model.parsers)
     requires = {annotation for view in views for annotation in view_class(view).requires}

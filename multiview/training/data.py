@@ -113,13 +113,16 @@ def move_to_device(part: Any, device: torch.device) -> Any:
 def open_trees(trees: Path | None) -> TreeCache:
     """Open a tree cache; without a path, the only one under ``runs/trees``.
 
-    A UserError if :func:`~parsing.names.find_trees` finds none, or several.
+    Raises UserError if :func:`~parsing.names.find_trees` finds none, or several.
     """
     return TreeCache.open(find_trees(trees), open_shards=OPEN_SHARDS)
 
 
 def open_teacher(path: Path, cache: TreeCache) -> Float:
-    """Open a teacher's vectors [sentences, K], a ``.npy``; one without a row per sentence is a UserError."""
+    """Open a teacher's vectors [sentences, K], a ``.npy``.
+
+    Raises UserError if it does not have a row for each sentence.
+    """
     vectors: Float = read_array(path, 2)
     if len(vectors) != len(cache):
         shape = list(vectors.shape)
@@ -216,8 +219,6 @@ class _Part(NamedTuple):
 class StepSource:
     """Reads sentences of a cache and plans steps of them. It keeps no state between steps.
 
-    A cache without the trees that a view reads, or without a sentence that has a neighbour, is a UserError.
-
     Args:
         cache: the parsed sentences.
         network: has the views and the words that steps are planned for.
@@ -227,6 +228,8 @@ class StepSource:
         teacher: a vector for each sentence of the cache, [sentences, K].
         finds_itself: whether the objective looks for the same sentence in another view, too.
         dropout: the share of words that a training step reads as unknown.
+
+    Raises UserError if the cache lacks the trees that a view reads, or has no sentence with a neighbour.
     """
 
     def __init__(

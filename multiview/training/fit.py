@@ -101,9 +101,9 @@ class Moments:
 
         C is the covariance of x, C_xy that of x and y, and v the mean variance of the D numbers of x, so that
         s does not depend on their scale. With a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, both rotated
-        to the first K principal components of the predictions. With neighbours the columns w of W solve
-        C_xy w = ρ (C + s v I) w for the K largest ρ, times √ρ, and b = -x̄ W. It is a UserError if x is the
-        same for all sentences, or if the teacher has fewer than ``dim`` numbers.
+        to the first K principal components of the predictions. With neighbours the columns w of W solve C_xy
+        w = ρ (C + s v I) w for the K largest ρ, times √ρ, and b = -x̄ W. Raises UserError if x is the same
+        for all sentences, or if the teacher has fewer than ``dim`` numbers.
         """
         x_D, y_T, xx_DD, xy_DT = self._means()
         if dim > len(y_T):
@@ -219,7 +219,7 @@ class Target:
 def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> list[Block]:
     """Encode all sentences of a cache, add most of them to ``target``, and return the held-out rest.
 
-    The rest is two blocks, or one if the cache is small. It is a UserError if the cache has too few documents
+    The rest is two blocks, or one if the cache is small. Raises UserError if the cache has too few documents
     to hold some out, or no sentence to fit to.
     """
     spans = Split.of(np.asarray(cache.documents()), HELD_OUT, MIN_SENTENCES).validation
@@ -290,7 +290,7 @@ def store_readout(
 ) -> None:
     """Write a copy of a model with another read-out and scale, in one step.
 
-    All other weights stay as they are stored, compact or not. A damaged folder is a UserError.
+    All other weights stay as they are stored, compact or not.
 
     Args:
         source: the folder of the model.
@@ -299,6 +299,8 @@ def store_readout(
         scale: the new scale of features.
         card: the new README.md.
         structure: the new default λ; None keeps that of the model.
+
+    Raises UserError if the folder is damaged.
     """
     record = model_record(source)
     load_model(source)  # only to check all files

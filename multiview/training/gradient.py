@@ -49,7 +49,7 @@ class MultiViewNetwork(ViewStack):
     """The loss. Set after the constructor, since it is made for the widths of the views."""
 
     def positions_to_contrast(self, trained: Collection[str]) -> list[int]:
-        """Return the positions of the trained views; one that is not as wide as the first is a UserError."""
+        """Return the positions of the trained views. Raises UserError if one is not as wide as the first."""
         positions = [position for position, view in enumerate(self.views) if view in trained]
         width = self.widths[0]
         for view in (self.encoder_list[position] for position in positions):

@@ -30,7 +30,7 @@ from runtime.errors import UserError
 def new_views_program(config: NewViewsConfig, distributed: DistributedContext) -> TrainingProgram:
     """Build the program that trains new views on a text, with the word vectors that ``--words`` asks for.
 
-    Views or words that cannot be trained, and trees that lack what a view reads, are a UserError.
+    Raises UserError if views or words cannot be trained, or if the trees lack what a view reads.
     """
     trained = _views_to_train(config)
     device = pick_device(config.device, distributed.local_rank)
@@ -66,7 +66,10 @@ def new_views_program(config: NewViewsConfig, distributed: DistributedContext) -
 
 
 def _views_to_train(config: NewViewsConfig) -> list[str]:
-    """Return the views that have weights to train; fewer than two, or others before them, are a UserError."""
+    """Return the views that have weights to train.
+
+    Raises UserError if they are fewer than two, or if others come before them.
+    """
     views = config.view_list
     trained = trained_views(views)
     if len(trained) < 2 or trained != views[: len(trained)]:

@@ -41,8 +41,8 @@ PairSets = tuple[PairSet, PairSet]
 def read_pair_sets(files: Sequence[Path], validation: Path | None, seed: int) -> PairSets:
     """Read files of pairs; return those to train on and those held out, without a sentence in common.
 
-    ``validation`` is the file of held-out pairs; without one a share of the pairs is drawn by the seed. Other
-    columns in it, too few pairs, and grades that are all the same are a UserError.
+    ``validation`` is the file of held-out pairs; without one a share of the pairs is drawn by the seed.
+    Raises UserError if it has other columns, if there are too few pairs, or if all grades are the same.
     """
     pairs = read_training_pairs(files)
     if validation is None:

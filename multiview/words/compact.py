@@ -59,8 +59,8 @@ def packed_tensors(vectors: PackedVectors) -> dict[str, Tensor]:
 def unpack(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return the float32 weights of a compact model by name; word vectors stay :class:`PackedVectors`.
 
-    A bfloat16 has 8 significant bits, so a number times its scale is exact in float32. Numbers of 8 or 4
-    bits without a scale for each row are a UserError.
+    A bfloat16 has 8 significant bits, so a number times its scale is exact in float32. Raises UserError if
+    numbers of 8 or 4 bits have no scale for each row.
     """
     weights: dict[str, Any] = {}
     for name, tensor in tensors.items():

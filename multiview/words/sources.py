@@ -122,7 +122,7 @@ class WordSource:
     def new_table(self, tables: int) -> WordTable:
         """Return the word table of a new model; it has ``tables`` tables if its words are trained.
 
-        Vectors that have none of the corpus's words are a UserError.
+        Raises UserError if the vectors have none of the corpus's words.
         """
         buckets, case = self.options.buckets, self.options.case
         vectors = None if self.mode == "trained" else self.vectors()
@@ -236,7 +236,7 @@ def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
     A word takes the vector of its own spelling or, unless the vocabulary's case is ``exact``, that of its
     lower, Capitalised or UPPER case. The unknown word takes the mean vector, as with fixed vectors. Hash
     buckets and words without a vector keep the direction of their random vectors, and get the mean length of
-    the vectors. If no word has a vector, it is a UserError.
+    the vectors. Raises UserError if no word has a vector.
     """
     vocabulary = table.vocabulary
     source = Vocabulary(vectors.words, case="exact" if vocabulary.case == "exact" else "backoff")

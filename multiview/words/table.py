@@ -55,11 +55,12 @@ class Vocabulary:
     """The map from word types to rows of a word table.
 
     Args:
-        words: the words with rows of their own, most frequent first. A word that is listed twice is a
-            UserError.
+        words: the words with rows of their own, most frequent first.
         buckets: the number of hash buckets for all other words; with 0 they become the unknown word.
         case: how a type is looked up. ``exact``: as it is written. ``backoff``: as it is written, then in
             lower case, Capitalised and in UPPER case. ``lower``: in lower case, as all ``words`` are.
+
+    Raises UserError if a word is listed twice.
     """
 
     def __init__(self, words: Sequence[str], *, buckets: int = 0, case: Case = "backoff") -> None:

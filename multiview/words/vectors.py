@@ -64,7 +64,7 @@ class WordVectors:
 def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
     """Return the first ``limit`` word vectors of a file, which are converted into ``cache`` if needed.
 
-    A UserError names a line that is not a word and E numbers.
+    Raises UserError if a line, which is named, is not a word and E numbers.
     """
     path = Path(path)
     if not path.is_file():
@@ -107,7 +107,7 @@ def convert_once(
 def _convert(pairs: Iterable[tuple[str, Float]], folder: Path, spec: str) -> None:
     """Write words and their vectors to a folder, one by one, because memory may not hold them all.
 
-    A vector that is not finite, and no vector at all, are a UserError.
+    Raises UserError if a vector is not finite, or if there is none.
     """
     words: dict[str, None] = {}  # in order, without repetitions
     pairs = iter(pairs)
@@ -180,7 +180,7 @@ def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
 
 
 def is_writable(word: str) -> bool:
-    """Return whether a file of one word per line can hold a word: it has no line break or lone surrogate."""
+    """Tell whether a file of one word per line can hold a word: it has no line break or lone surrogate."""
     return bool(word) and "\n" not in word and is_encodable(word)
 
 
@@ -218,14 +218,16 @@ class Expansion(nn.Module):
         """Return the words of ``vectors`` that a vocabulary lacks, with a map W fitted for each table.
 
         W [G, E] = argmin ‖source W − target‖², without regularisation, over the words that both have: source
-        are their pre-trained vectors [K, G], target those of the table [K, E]. With fewer shared words than
-        dimensions the map would be arbitrary, which is a UserError.
+        are their pre-trained vectors [K, G], target those of the table [K, E].
 
         Args:
             row_of: the row in the tables of each word of the vocabulary.
             lower: whether the vocabulary is in lower case.
             tables: the trained vectors of each view, float32 [rows, E].
             vectors: the pre-trained vectors.
+
+        Raises UserError if they share fewer words than there are dimensions, because the map would be
+        arbitrary.
         """
         row_of_word: dict[str, int] = {}
         for row, pretrained_word in enumerate(vectors.words):
@@ -254,7 +256,7 @@ class Expansion(nn.Module):
         return source_UG.to(self.maps) @ self.maps[view]
 
     def check(self, path: Path) -> None:
-        """Raise a UserError if a map is not finite or a place is no row of the vectors."""
+        """Raise UserError if a map is not finite or a place is no row of the vectors."""
         if not self.maps.isfinite().all():
             raise UserError(f"{path}: words.expansion.maps: a number is not finite")
         if ((self.places < 0) | (self.places >= len(self.vectors_PG))).any():

@@ -38,7 +38,10 @@ MLPS = {
 
 
 def checkpoint_path(name: str) -> Path:
-    """Return a checkpoint file, or the one that supar downloads for a published name, or raise UserError."""
+    """Return a checkpoint file, or the one that supar downloads for a published name.
+
+    Raises UserError if there is neither.
+    """
     if os.path.exists(name):
         check_regular(Path(name))
         return Path(name)
@@ -56,7 +59,7 @@ def checkpoint_path(name: str) -> Path:
 def from_state(state: Any, *, where: str) -> DependencyModel:
     """Return the model of a state that supar's ``Parser.save`` wrote.
 
-    Raises UserError, which begins with ``where``, if its inputs are not words and characters.
+    Raises UserError if its inputs are not words and characters; the message begins with ``where``.
     """
     name = state.get("name") if isinstance(state, dict) else None
     if name != BiaffineDependencyParser.NAME:

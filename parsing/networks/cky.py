@@ -6,7 +6,8 @@ tie the one with the leftmost split. Sums are float32 in benepar's order: the be
 span's own score.
 
 Layout: the n(n+1)/2 spans of a sentence of n words are in the order (0,1) (0,2) ... (0,n) (1,2) ... (n-1,n),
-sentence after sentence. Shapes: B sentences, S spans in all, K labels without the null label.
+sentence after sentence. Legend of dimension suffixes: B sentences, S spans in all, K labels without the null
+label.
 """
 
 import numpy as np

@@ -7,8 +7,8 @@ encoder's forward state before it, concatenated with the backward state after it
 fenceposts before they are subtracted, because there are n(n+1)/2 differences. Spans are in the order of
 :mod:`parsing.networks.cky`, which finds the trees. Tags are scored from the states of the words.
 
-Shapes: B sentences, T positions (both boundaries included), P fenceposts (n + 1 a sentence, packed),
-N words (packed), D encoder output, S spans, H hidden, K labels without the null label.
+Legend of dimension suffixes: B sentences, T positions (both boundaries included), P fenceposts (n + 1 a
+sentence, packed), N words (packed), D encoder output, S spans, H hidden, K labels without the null label.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class ConstituencyModel(ParserModel):
 
     @classmethod
     def load(cls, path: Path) -> ConstituencyModel:
-        """Load a model folder, in eval mode; raise UserError if it is damaged or its sizes do not fit."""
+        """Load a model folder, in eval mode. Raises UserError if it is damaged or its sizes do not fit."""
         folder = load_model_folder(path, cls.kind)
         encoder = folder.section(EncoderSizes, key="encoder")
         config = folder.section(SpanSizes)

@@ -12,8 +12,8 @@ first takes its best head. If the result is not a tree with exactly one root, th
 taken (Chu-Liu/Edmonds). If that has several roots, the result is the best tree that has one of these as its
 only root.
 
-Shape suffixes: B sentences, T positions (0 is the root's), D encoder output, A arc space,
-M relation space, R relations, N tokens of a batch. ``scores[i, j]`` is the score of head j for token i.
+Legend of dimension suffixes: B sentences, T positions (0 is the root's), D encoder output, A arc space, M
+relation space, R relations, N tokens of a batch. ``scores[i, j]`` is the score of head j for token i.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class DependencyModel(ParserModel):
 
     @classmethod
     def load(cls, path: Path) -> DependencyModel:
-        """Load a model folder, in eval mode; raise UserError if it is damaged or its sizes do not fit."""
+        """Load a model folder, in eval mode. Raises UserError if it is damaged or its sizes do not fit."""
         folder = load_model_folder(path, cls.kind)
         vocabulary = folder.section(ParserVocabulary, VOCABULARY)
         relations = folder.names("relations")

@@ -4,8 +4,8 @@ A *type* is a distinct word form. What depends on the form alone (the id of the 
 computed once per type and stored in a row of a table, so that neither the lookup of ids nor the character
 encoder runs twice on the same word.
 
-Shape suffixes: B sentences, T positions (boundaries included), U distinct types of a batch,
-C characters of a type (cut at ``ParserVocabulary.max_characters``).
+Legend of dimension suffixes: B sentences, T positions (boundaries included), U distinct types of a batch, C
+characters of a type (cut at ``ParserVocabulary.max_characters``).
 """
 
 from __future__ import annotations

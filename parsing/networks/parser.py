@@ -5,7 +5,7 @@ nothing in it is executable. ``config.json`` names the kind of parser and the fo
 hashes of the two other files, so that a folder whose files are damaged or do not belong together is refused.
 The folder's identity (name, version, one SHA-256 over all three) becomes part of a tree cache's identity.
 
-Shape suffixes: B sentences, T positions (boundaries included), D states.
+Legend of dimension suffixes: B sentences, T positions (boundaries included), D states.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ModelFolder:
         return config_from_json(config_type, values, where=self.path / file)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Return a list of the vocabulary file, such as ``relations``; raise UserError if it is missing."""
+        """Return a list of the vocabulary file, such as ``relations``. Raises UserError if it is missing."""
         value = self.files[VOCABULARY].get(key)
         if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
             raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
@@ -120,7 +120,7 @@ def _identity(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def load_model_folder(path: Path, kind: str) -> ModelFolder:
-    """Read a model folder; raise UserError if it is damaged, or not a model folder of this kind."""
+    """Read a model folder. Raises UserError if it is damaged, or not a model folder of this kind."""
     path = current_folder(path)
     if not (path / CONFIG).is_file():
         advice = " or ".join(f"give {file.parent}" for file in sorted(path.glob(f"*/{CONFIG}")))

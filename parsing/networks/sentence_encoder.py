@@ -18,8 +18,8 @@ the sentences that have not ended are the first rows. W x is computed before the
 word type, so that a step is one product U h and one compiled pass over its rows. For few sentences all steps
 are one compiled call, which takes a third of the time.
 
-Shapes: B sentences, T positions, U types, C characters, N packed positions, E input, H hidden of one
-direction, D = 2H of both.
+Legend of dimension suffixes: B sentences, T positions, U types, C characters, N packed positions, E input, H
+hidden of one direction, D = 2H of both.
 """
 
 from __future__ import annotations

@@ -276,7 +276,11 @@ def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
 
 
 def _log_failure(part: ShardPart, error: Exception, *, is_retry: bool) -> None:
-    """Log that a part is tried again; after a retry raise UserError (a worker died) or RuntimeError."""
+    """Log that a part is tried again.
+
+    Raises UserError if the part failed twice because a worker died or memory was short, and RuntimeError if
+    it failed twice for another reason.
+    """
     reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     if is_retry and (isinstance(error, BrokenExecutor) or out_of_memory(error)):
         raise UserError(f"{part}: its worker failed twice ({reason}); {ADVICE}") from None

@@ -8,7 +8,7 @@ A sentence may have arcs, a constituency tree, or both. The loss of a batch is
 last term has the weight 1. Adam's learning rate rises, then falls to 0. The weights that are scored and
 stored are an exponential moving average.
 
-Shapes: B sentences, T positions, D encoder output.
+Legend of dimension suffixes: B sentences, T positions, D encoder output.
 """
 
 from collections import defaultdict, deque

@@ -5,8 +5,8 @@ sentence of n words has n - 1 internal nodes with exactly two children each. In 
 already one label (``S::VP``), also above a single word. Label 0 is the parser's null label ``""``; it means
 that there is no chain above a word, or that the sentence as a whole has no label.
 
-Shapes: n words of a sentence, m spans, B sentences, N tokens; internal nodes of sentence i start at
-``offsets[i] - i``. Ids as in :class:`parsing.trees.batch.Batch`.
+Legend of dimension suffixes: n words of a sentence, m spans, B sentences, N tokens; internal nodes of
+sentence i start at ``offsets[i] - i``. Ids as in :class:`parsing.trees.batch.Batch`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,7 @@
 """Parses of single sentences, and batches of trees as the arrays that a tree cache stores.
 
-Shapes: B sentences, N tokens; a sentence of n tokens has n leaves and n - 1 internal nodes.
+Legend of dimension suffixes: B sentences, N tokens; a sentence of n tokens has n leaves and n - 1 internal
+nodes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ from parsing.trees.sentences import ParsedSentence
 
 
 def read_tree(text: str) -> ParsedSentence:
-    """Return a bracketed tree as a sentence; raise UserError if the text is not one tree."""
+    """Return a bracketed tree as a sentence. Raises UserError if the text is not one tree."""
     sentence = brackets.read_tree(text)
     return ParsedSentence(
         words=list(sentence.tokens),

@@ -117,7 +117,7 @@ class Manifest(Inventories):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of ``folder``; raise UserError if it is damaged or of another format version."""
+        """Read the manifest of ``folder``. Raises UserError if it is damaged or of another format version."""
         path = Path(folder) / MANIFEST
         if not path.exists():
             raise UserError(f"{folder}: not a tree cache (no {MANIFEST}); make one by python -m parsing.run")

@@ -57,8 +57,8 @@ def commands(output: Path) -> dict[str, list[str]]:
 def run_step(title: str, module: str, *arguments: str) -> float:
     """Run ``python -m MODULE ARGUMENTS`` in this process, and return how many seconds it took.
 
-    Raises SystemExit: the command was stopped by Ctrl-C; UserError: it refused its input; RuntimeError: it
-    failed. In each case the command has printed the reason.
+    Raises SystemExit if Ctrl-C stopped the command, UserError if the command refused its input, and
+    RuntimeError if it failed. In each case the command has printed the reason.
     """
     command = f"python -m {module} {' '.join(arguments)}"
     print(f"\n== {title}\n$ {command}", flush=True)

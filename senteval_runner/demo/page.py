@@ -191,7 +191,7 @@ def _drawn_trees(folder: Path) -> Iterator[Figure]:
 
 
 def _can_be_drawn(sentence: ParsedSentence) -> bool:
-    """Return whether a sentence is short, was parsed, and consists of plain words and a full stop."""
+    """Tell whether a sentence is short, was parsed, and consists of plain words and a full stop."""
     *words, last_word = sentence.words
     has_plain_words = last_word == "." and all(word.isalpha() for word in words)
     return has_plain_words and not sentence.flags and len(sentence.words) in DRAWING_TOKENS

@@ -6,11 +6,12 @@ permutations, and differ only in their rows and L2. :func:`train_fits` trains su
 one matrix product with gradients that are written out here, each classifier is stopped by its own development
 accuracy, and finished classifiers leave the group.
 
-Shapes: F folds, R regularisers, B rows of a batch, D features of which the last is one (its weight is the
-bias), H hidden units, C classes, k outputs of a layer. The parameters of a layer are float32 [F, R, k, in],
-so that the rows of a fold are gathered once for all its regularisers, and one batched product serves them.
-Weights are laid out as in ``nn.Linear``. Activations are [k, B], because [R*k, D] @ [D, B] runs faster than
-its transposes, and a softmax along k runs much faster than one along a last dimension of 2.
+Legend of dimension suffixes: F folds, R regularisers, B rows of a batch, D features of which the last is one
+(its weight is the bias), H hidden units, C classes, k outputs of a layer. The parameters of a layer are
+float32 [F, R, k, in], so that the rows of a fold are gathered once for all its regularisers, and one batched
+product serves them. Weights are laid out as in ``nn.Linear``. Activations are [k, B], because [R*k, D] @ [D,
+B] runs faster than its transposes, and a softmax along k runs much faster than one along a last dimension of
+2.
 """
 
 import itertools
@@ -205,8 +206,8 @@ Score = Callable[[Tensor, Sequence[Tensor]], NDArray[np.float64]]
 def split_fit(rows: Int, l2: float, seed: int) -> Fit:
     """Return the fit of the chosen regulariser ``l2`` of a cross-validated task.
 
-    5 % of ``rows``, drawn by ``seed``, decide when to stop; the others are trained on. Raises UserError: 5 %
-    is less than one row.
+    5 % of ``rows``, drawn by ``seed``, decide when to stop; the others are trained on. Raises UserError if
+    this is less than one row.
     """
     order = np.random.RandomState(seed).permutation(len(rows))
     dev_count = int(0.05 * len(rows))

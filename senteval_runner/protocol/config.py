@@ -56,7 +56,7 @@ PROTOCOLS = {
 def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protocol:
     """Return the protocol of that name, or the protocol that was given, with ``nhid`` hidden units if given.
 
-    Raises UserError: no protocol has that name, or scikit-learn is needed and not installed.
+    Raises UserError if no protocol has that name, or scikit-learn is needed and not installed.
     """
     if isinstance(protocol, str):
         if protocol not in PROTOCOLS:

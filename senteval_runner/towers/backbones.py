@@ -52,7 +52,7 @@ def transformer_layers(count: int) -> tuple[str, ...]:
 def select_layers(names: str, layers: Sequence[str], backbone: str) -> str:
     """Return the layers that ``names`` lists, with ``top`` and ``bottom`` replaced by ``-1`` and ``-12``.
 
-    ``layers`` are those of the backbone. Raises UserError: a layer is not among them, or is named twice.
+    ``layers`` are those of the backbone. Raises UserError if a layer is not among them, or is named twice.
     """
     ends = {"top": "-1", "bottom": f"-{len(layers) - 1}"}
     selection = [ends.get(name.strip(), name.strip()) for name in names.split(",")]
@@ -141,7 +141,7 @@ class Backbone:
         """Prepare the columns of some representations for :meth:`encoder`.
 
         Their vectors are kept in a subfolder of ``cache`` as numbers of type ``dtype`` or, if ``cache`` is
-        None, in memory. Raises UserError: the backbone lacks a pooling.
+        None, in memory. Raises UserError if the backbone lacks a pooling.
         """
         columns: list[tuple[str, str]] = []
         for choice in choices:
@@ -169,7 +169,7 @@ class TransformerBackbone(Backbone):
 
     Its weights are loaded when a vector has to be computed. In a sentence-transformers folder the first
     module is the encoder. Sentences are cut to ``max_length`` word pieces, special ones included. Raises
-    UserError: nothing that can be loaded has the name.
+    UserError if nothing that can be loaded has the name.
     """
 
     poolings = POOLINGS
@@ -239,7 +239,7 @@ class TransformerBackbone(Backbone):
 def transformer_folder(spec: str) -> str:
     """Return the folder of the transformer if ``spec`` is a sentence-transformers folder, else ``spec``.
 
-    Raises UserError: the folder does not begin with a transformer.
+    Raises UserError if the folder does not begin with a transformer.
     """
     modules = Path(spec) / "modules.json"
     if not modules.is_file():
@@ -276,7 +276,7 @@ def open_layers(
         device: where the model runs; None is a GPU if there is one.
         cache: folder in which vectors are stored, in a subfolder; None keeps them in memory.
 
-    The weights are loaded when a vector is not stored yet. Raises UserError: the backbone lacks a layer or
+    The weights are loaded when a vector is not stored yet. Raises UserError if the backbone lacks a layer or
     the pooling.
     """
     backbone = open_backbone(spec, max_length=max_length, device=device)

@@ -1,6 +1,6 @@
 """Load transformers as towers for fine-tuning: modules that turn texts into embeddings with gradients.
 
-Shapes: B texts, D embedding size.
+Legend of dimension suffixes: B texts, D embedding size.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def load_tower(
         dropout: probability in every dropout layer; None keeps that of the backbone.
         device: where the weights are.
 
-    Raises UserError: nothing that can be loaded has that name, or the model does not begin with a
+    Raises UserError if nothing that can be loaded has that name, or the model does not begin with a
     transformer.
     """
     if pooling is None:

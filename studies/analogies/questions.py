@@ -87,7 +87,7 @@ def questions_file(name: str) -> Path:
 def read_questions(path: Path) -> list[Analogy]:
     """Return the questions of a file.
 
-    Raises UserError: a row has a fault (:meth:`Analogy.fault`), a question occurs twice, or a phrase or
+    Raises UserError if a row has a fault (:meth:`Analogy.fault`), a question occurs twice, or a phrase or
     sentence question has no word question before it.
     """
     questions: dict[tuple[str, str], Analogy] = {}

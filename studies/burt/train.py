@@ -80,7 +80,7 @@ class ObjectiveData:
 def read_data(config: BurtConfig) -> dict[str, ObjectiveData]:
     """Return the pairs of each objective that the options name, filtered and split.
 
-    Raises UserError: files that an objective needs are not given, or have no pairs for it.
+    Raises UserError if files that an objective needs are not given, or have no pairs for it.
     """
     data: dict[str, ObjectiveData] = {}
     if "nli" in config.objectives:
@@ -135,7 +135,7 @@ def read_inference(train_files: Sequence[Path], dev_files: Sequence[Path], fract
 def train_all(config: BurtConfig, run: StudyRun) -> Page:
     """Train the model, or the models of an ablation, and return the page of their held-out scores.
 
-    Raises UserError: an objective is missing or named twice.
+    Raises UserError if an objective is missing or named twice.
     """
     if not config.objectives or len(set(config.objectives)) < len(config.objectives):
         raise UserError("--objectives: name each of nli, identification, classification at most once")
@@ -178,7 +178,7 @@ def train_all(config: BurtConfig, run: StudyRun) -> Page:
 def variants(config: BurtConfig) -> dict[str, BurtConfig]:
     """Return the options of each model to train, by its name; those of an ablation have the names of Table 4.
 
-    Raises UserError: an option that the ablation sets is given.
+    Raises UserError if an option that the ablation sets is given.
     """
     if config.ablation is None:
         return {"model": config}

@@ -8,7 +8,7 @@ folder with one ``queries.tsv`` all queries are test queries, and nothing is tra
 
 An encoder scores an entry for a query by the cosine of their vectors (docs/papers/uni.md).
 
-Legend: Q queries, N entries, D embedding size, K entries that are paired with a query.
+Legend of dimension suffixes: Q queries, N entries, D embedding size, K entries that are paired with a query.
 """
 
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ def embed_set(data: FaqSet, encode: OpenedEncoder) -> dict[str, NDArray[np.float
 def read_faq(folder: Path) -> FaqSet:
     """Read the set of a folder; queries without a relevant entry are dropped.
 
-    Raises UserError: a file is bad (:func:`corpora.inputs.read_table`), a query or an entry is unknown, a
+    Raises UserError if a file is bad (:func:`corpora.inputs.read_table`), a query or an entry is unknown, a
     query is in both splits, or no query of a split has an answer.
     """
     rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))
@@ -209,7 +209,7 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
 def evaluate(config: FaqConfig, run: StudyRun) -> Page:
     """Score every method on every set, and return the report.
 
-    Raises UserError: two sets have the same name.
+    Raises UserError if two sets have the same name.
     """
     sets: dict[str, FaqSet] = {}
     for data in map(read_faq, dict.fromkeys(config.sets)):

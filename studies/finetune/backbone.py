@@ -29,7 +29,7 @@ def find_backbone(
     """Return the recipe of the encoder that ``backbone`` names.
 
     For the name ``tiny`` a small BERT is built from the texts, in the folder ``backbone`` of the output.
-    Raises UserError: there is no name, or no text.
+    Raises UserError if there is no name, or no text.
     """
     if backbone is None:
         raise UserError(f"no backbone: give --backbone with a Hugging Face name, a folder or {TINY}")
@@ -57,7 +57,7 @@ def build_tiny(
         vocabulary: number of word pieces at most, special ones included.
         seed: of the weights.
 
-    Raises UserError: there is no text.
+    Raises UserError if there is no text.
     """
     silence_libraries()
     from transformers import BertConfig, BertForMaskedLM, BertTokenizer

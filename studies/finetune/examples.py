@@ -194,7 +194,7 @@ def with_negatives(
         other_side_pairs: paraphrases on the other side of a split, which are no negatives either.
         phrases: the phrases c to draw from, by default those of ``pairs``.
 
-    Raises UserError: an a has no negative, because every phrase is its paraphrase.
+    Raises UserError if an a has no negative, because every phrase is its paraphrase.
     """
     vocabulary = set(phrases) or {phrase for pair in pairs for phrase in pair}
     paraphrases: dict[str, set[str]] = {}

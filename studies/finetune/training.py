@@ -5,7 +5,7 @@ generators, and do not promise the same weights after a kill. :func:`fit`, which
 :mod:`runtime.training_loop`, does: step s seeds torch with a function of (seed, s) and takes the batch of
 its number from a stream, so that the state is only the weights, Adam's moments and s.
 
-Shapes: N examples, B pairs, D the tower's embedding size, C classes.
+Legend of dimension suffixes: N examples, B pairs, D the tower's embedding size, C classes.
 """
 
 import logging
@@ -115,8 +115,8 @@ def fit(
             before the first step and after the last.
         folder: where the state of training is saved; a state that is there is resumed.
 
-    Raises UserError: the loss or gradient is not finite, or the saved state belongs to another run;
-    KeyboardInterrupt: Ctrl-C or SIGTERM has stopped the training, and its state is saved.
+    Raises UserError if the loss or gradient is not finite, or if the saved state belongs to another run, and
+    KeyboardInterrupt if Ctrl-C or SIGTERM has stopped the training, whose state is then saved.
     """
     names = [task.stream.name for task in task_cycle]
 
@@ -250,14 +250,14 @@ def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Te
 
 
 def is_tunable(model: OpenedEncoder) -> bool:
-    """Return whether a model is a single transformer; as in BURT and UNI, only these are fine-tuned."""
+    """Tell whether a model is a single transformer; as in BURT and UNI, only these are fine-tuned."""
     return [recipe.kind for recipe in model.recipes] in (["sentence-transformers"], ["pooled"])
 
 
 def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
     """Load a new copy of a transformer for training; ``options`` are those of ``load_tower``.
 
-    Raises UserError: the model is not a single transformer.
+    Raises UserError if the model is not a single transformer.
     """
     if not is_tunable(model):
         raise UserError(f"{model.spec!r} is not one transformer: nothing to tune")

@@ -231,7 +231,7 @@ def evaluate(config: LayersConfig, run: StudyRun) -> Page:
 
 
 def has_hidden_layer(name: str) -> bool:
-    """Return whether the classifier of a task can have a hidden layer.
+    """Tell whether the classifier of a task can have a hidden layer.
 
     Tasks of cosines or regressions have no such classifier, and that of WordContent is always linear.
     """
@@ -264,7 +264,7 @@ def open_backbones(config: LayersConfig, run: StudyRun) -> list[Backbone]:
     """Return the backbones, then the encoders without layers, under distinct names.
 
     Those that cannot be opened are left out of the study. Only the layers and poolings that the options name
-    are computed and stored; ``top,bottom`` is ignored for a backbone with one layer. Raises UserError: a
+    are computed and stored; ``top,bottom`` is ignored for a backbone with one layer. Raises UserError if a
     backbone lacks a layer or a pooling.
     """
     for text in config.concatenate:

@@ -67,7 +67,7 @@ class Stage:
 def parse_stages(name: str) -> tuple[Stage, ...]:
     """Return the stages of a configuration from its name.
 
-    Raises UserError: a part of the name is no stage.
+    Raises UserError if a part of the name is no stage.
     """
     stages = []
     for part in name.split("-"):
@@ -296,7 +296,7 @@ def _table(label: str, figures: Mapping[str, Figures], paper_rows: Mapping[str, 
 def read_all_tasks(config: MultitaskConfig) -> Tasks:
     """Return all four tasks, because every stage is scored on all.
 
-    Raises UserError: the files of a task are missing.
+    Raises UserError if the files of a task are missing.
     """
     data = data_folder(config.data)
     tweets, snli = data / "paraphrase", data / "nli"

@@ -16,8 +16,8 @@ fewer candidates. Recall and average precision are divided by the number of all 
 those that are no candidates. Success at k is 1 if a relevant passage is among the first k. Questions without
 a relevant passage score 0.
 
-Legend: B pairs of a batch, T pairs of a pass, P pairs of a question and a candidate, N distinct texts,
-D embedding size, K candidates, Q questions.
+Legend of dimension suffixes: B pairs of a batch, T pairs of a pass, P pairs of a question and a candidate, N
+distinct texts, D embedding size, K candidates, Q questions.
 """
 
 import copy
@@ -170,7 +170,7 @@ def train_scorer(
     """Train a scorer in place with AdamW, and return its development scores.
 
     There is a score before training and one after each pass. The weights with the best score are kept, also
-    if they are those before training. Raises UserError: the loss is not finite.
+    if they are those before training. Raises UserError if the loss is not finite.
     """
     generator = np.random.default_rng(seed)
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=learning_rate, weight_decay=0.01)
@@ -261,7 +261,7 @@ def fine_tune(
         seed: of the MLP, the pairs and dropout.
         folder: where the state of training is saved; a state that is there is resumed.
 
-    Raises UserError: the backbone cannot be loaded.
+    Raises UserError if the backbone cannot be loaded.
     """
     device = pick_device(config.device)
     questions = data.splits["dev"]

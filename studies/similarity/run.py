@@ -106,7 +106,7 @@ def score(config: SimilarityConfig, run: StudyRun) -> Page:
 def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[SimilaritySet]:
     """Yield the sets that the options name; ``tasks`` are the tasks of SentEval that could be read.
 
-    Raises UserError: the folder of word sets has none, or a file cannot be read.
+    Raises UserError if the folder of word sets has none, or a file cannot be read.
     """
     if config.words is not None:
         word_sets = list(filter(None, [find_set(name, config.words) for name in SETS]))
@@ -183,7 +183,7 @@ def sentence_similarity(model: OpenedEncoder, _: Path, *, task: TaskData, seed: 
 def frozen_accuracy(model: OpenedEncoder, _: Path, *, train: Examples, test: Examples, seed: int) -> Figures:
     """Return the accuracy on ``test`` of a classifier of frozen vectors that is trained on ``train``.
 
-    Raises UserError: a class of ``train`` has fewer pairs than the cross-validation has folds.
+    Raises UserError if a class of ``train`` has fewer pairs than the cross-validation has folds.
     """
     protocol = get_protocol("default")
     smallest_class = np.bincount(train.target, minlength=2).min()

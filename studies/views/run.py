@@ -47,7 +47,7 @@ def train_and_score(
         work: folder for the embeddings.
         steps: steps of a short trial; 0 trains in full.
 
-    Raises UserError: a task has no score.
+    Raises UserError if a task has no score.
     """
     models = config.output / "models"
     report = config.output / system.score_folder(scale)
@@ -73,7 +73,7 @@ def train_and_score(
 def check_systems(config: ViewsConfig, systems: Sequence[System], task: str) -> None:
     """Train each pair of views that has no model yet for one step, and score it on ``task``.
 
-    Raises UserError: a pair cannot be trained or scored.
+    Raises UserError if a pair cannot be trained or scored.
     """
     models = config.output / "models"
     # One system of each pair, whatever its text, rate and seed; the first one, because later entries win.
@@ -105,7 +105,7 @@ def print_plan(config: ViewsConfig) -> int:
 def _command(module: str, *arguments: object) -> None:
     """Run ``python -m MODULE ARGUMENTS``, whose messages and progress go to the log.
 
-    Raises UserError: the command refused its input; RuntimeError: it failed.
+    Raises UserError if the command refused its input, and RuntimeError if it failed.
     """
     words = [sys.executable, "-m", module, *map(str, arguments)]
     log.info("%s", shlex.join(words[1:]))

@@ -2,7 +2,7 @@
 
 The oracle of the tests and the peer of the benchmark: the same weights have to give the same trees.
 
-Shapes: B sentences, T positions (both boundaries included), D encoder output.
+Legend of dimension suffixes: B sentences, T positions (both boundaries included), D encoder output.
 """
 
 from collections.abc import Sequence
