@@ -171,7 +171,8 @@ class LoopConfig:
     validation: CountOrNone = 2000
     """Sentences held out for validation."""
     patience: CountOrNone = 0
-    """Stop after this many validations without a lower loss; 0: never."""
+    """Stop after this many validations that are no better: none has a lower loss or, with graded pairs
+    alone, a higher rank correlation; 0: never."""
 
 
 @configuration
@@ -246,7 +247,7 @@ class SharedConfig:
             raise UserError(f"--name {self.name}: is no plain name; --output says where the model goes")
         if not self.dry_run:
             refuse_others(self.folder, "views")
-        if self.loop.patience and not self.loop.validation:
+        if self.loop.patience and not self.loop.validation and self.reads_text:
             raise UserError(f"--loop.patience {self.loop.patience}: needs --loop.validation above 0")
 
 

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from multiview.words.vectors import WordVectors
 
 CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
-"""The number of steps that a dry run measures, and the seconds after which it measures only two."""
+"""The number of steps that a dry run measures, and the seconds after which it stops earlier, from the second
+step on."""
 
 
 def main(options: TrainConfig | ProgramConfig) -> int:
@@ -293,7 +294,7 @@ def calibrate(trainer: Trainer) -> tuple[float, int]:
 def plot_curves(folder: Path) -> None:
     """Draw ``curves.png`` from the log of a run: the loss, and how often neighbours are found.
 
-    A MissingExtraError if matplotlib is not installed.
+    Raises MissingExtraError if matplotlib is not installed.
     """
     with extra("report"):
         from matplotlib.figure import Figure

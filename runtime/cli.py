@@ -1,7 +1,8 @@
 """The base of every command: options from a frozen dataclass, exit codes, a log file, dry runs.
 
 Exit codes: 0 after success; 2 for bad input, a full disk or too little memory (one line on stderr); 1 for a
-bug (traceback); 130 or 143 after Ctrl-C or SIGTERM (one line that says which work is kept).
+bug (traceback); 130 after Ctrl-C (one line that says which work is kept). A training handles SIGTERM by
+itself (:mod:`runtime.training_loop`).
 
 The range of an option is part of its type, so that no other code checks it::
 

@@ -186,6 +186,7 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
     elif kind == "ranking":
         fields = _score_ranking(task, splits)
     else:
+        assert kind == "order", kind
         fields = neighbour_result({title: _in_file_order(book) for title, book in splits.items()})
     first_split = next(iter(splits.values()))
     return TaskResult(

@@ -32,7 +32,8 @@ from runtime.folders import refuse_others
 
 REPORTS = Path("runs/reports/senteval")
 OPTIONS_WITHOUT_EFFECT = ("output", "cache", "trees", "data", "device")
-"""Options that change no score, and are therefore left out of the digest in a report's name."""
+"""Options that are left out of the digest in a report's name. All but ``data`` change no score; whether the
+data are those of the report is checked when its scores are read."""
 RANDOM_WORDS = "bag:random"
 """The baseline that is scored with the models: a mean of random word vectors, which knows no meanings."""
 

@@ -97,7 +97,8 @@ class Weights:
     mean: list[_Number]
     """The mean of each number over the fitted pairs, [F]."""
     deviation: list[Annotated[float, Ge(1e-6), Le(1e9)]]
-    """The standard deviation of each number, 1 if the number is constant: [F]."""
+    """The standard deviation of each number, [F]: 1 if the number is constant in the fit, and at least
+    :data:`MIN_DEVIATION` where :meth:`with_scale_of` gave the number another scale."""
     weight: list[_Number]
     """[W]."""
     tables: str
@@ -175,8 +176,8 @@ class Weights:
         ``pull`` is the strength of the ridge. By default cross-validation chooses it: the strongest of
         :data:`PULLS` whose logistic loss on held-out pairs is within two standard errors of the least. The
         base rate of the pairs is not learnt, because it would shift the probabilities of other kinds of
-        pairs. So an intercept and a slope of the whole score are fitted together with the weights, and then
-        left out.
+        pairs. So an intercept and a slope of the whole score are fitted first, held fixed while the weights
+        are fitted, and then left out.
         """
         design_nW = _design(numbers_nF, np.array(self.mean), np.array(self.deviation))
         if pull is None:
@@ -312,7 +313,7 @@ def digest_of_tables() -> str:
 
 
 def _is_plain(value: Any, levels: int = 0) -> bool:
-    """Return whether a value is the same after it was written as JSON and read again."""
+    """Tell whether a value can be written as JSON, nested at most :data:`MAX_LEVELS` times."""
     if isinstance(value, Mapping):
         value, keys = [*value.values()], [*value]
         return all(isinstance(key, str) for key in keys) and _is_plain(value, levels)

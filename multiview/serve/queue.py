@@ -34,7 +34,7 @@ class WorkerDiedError(Exception):
     """Is raised if all processes that tried a request died."""
 
 
-@dataclass
+@dataclass(eq=False)
 class QueuedRequest:
     """The items of one request, for one function of :mod:`multiview.serve.worker`."""
 
@@ -105,10 +105,15 @@ class WorkQueue:
         if len(self.requests) >= self.size:
             raise QueueFullError
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        request = QueuedRequest(function, items, answer, time.monotonic() + self.timeout)
         async with self.arrival:
-            self.requests.append(QueuedRequest(function, items, answer, time.monotonic() + self.timeout))
+            self.requests.append(request)
             self.arrival.notify()
-        return await asyncio.wait_for(answer, self.timeout)
+        try:
+            return await asyncio.wait_for(answer, self.timeout)
+        finally:  # or requests that timed out would fill the queue while no worker takes any
+            if request in self.requests:
+                self.requests.remove(request)
 
     async def reload(self) -> None:
         """Open the models anew in new processes, which replace all old ones at the same time.
@@ -238,6 +243,6 @@ class WorkQueue:
                 if request.attempts >= ATTEMPTS:
                     if not request.answer.done():
                         request.answer.set_exception(WorkerDiedError())
-                else:
+                elif not request.answer.done():
                     self.requests.appendleft(request)
             self.arrival.notify_all()

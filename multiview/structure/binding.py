@@ -61,7 +61,8 @@ _WEIGHT_OF_ROLE = {
     **dict.fromkeys(("at", "adv", "is", "clause"), 0.15),
 }
 MAX_PARSED_WORDS = 128
-"""The number of words above which a text is not parsed, and the pairs that it repeats count less."""
+"""The number of words above which a text is not parsed by default (``--max-tokens``), and from which on the
+pairs that it repeats count less."""
 WEIGHTS = np.array([*(_WEIGHT_OF_ROLE[role] for role in ROLES), 0.1, 0.2])
 """The weight w of each role, of siblings and of order, chosen on development data. Rare roles that change the
 sense of a whole sentence weigh more than roles that only add to it."""

@@ -55,7 +55,7 @@ class Shout(ViewEncoder):
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         words_ND = nn.functional.embedding(token_N, torch.tanh(self.layer(x_UE)))
-        offsets = plan.to(x_UE.device).tensor("node_offsets")
+        offsets = plan.tensor("node_offsets")
         return torch.segment_reduce(words_ND, "mean", offsets=offsets), words_ND
 
 

@@ -157,6 +157,8 @@ def test_beyond_its_size_a_queue_takes_nothing() -> None:
         assert all(
             isinstance(each, TimeoutError) for each in await asyncio.gather(*tasks, return_exceptions=True)
         )
+        assert not queue.requests  # though no worker has taken them
+        await asyncio.wait_for(queue.stop(), 1)
 
     asyncio.run(fill())
 
