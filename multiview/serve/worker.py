@@ -49,10 +49,13 @@ class WorkerModels:
     """The encoder, judge and index of one process."""
 
     def __init__(self, model: str, index: Path | None, judge: str, max_length: int, max_inputs: int) -> None:
+        from multiview.folder.reading import MAX_LENGTH
         from multiview.model import MultiViewEncoder
 
         self.digest = model_sha256(model_folder(model))[:12]
-        self.encoder: MultiViewEncoder = MultiViewEncoder.load(model, "cpu")
+        # It must not cut a text before `tokens` sees that this is too long.
+        longest = max(MAX_LENGTH, max_length + 1)
+        self.encoder: MultiViewEncoder = MultiViewEncoder.load(model, "cpu", max_length=longest)
         self.model, self.index_path, self.judge_name = model, index, judge
         self.max_length, self.max_inputs = max_length, max_inputs
 
