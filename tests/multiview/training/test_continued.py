@@ -208,7 +208,11 @@ def test_graded_pairs_alone_are_decided_by_their_ranks(going_on: ContinueConfig,
 def test_a_start_that_records_no_parsers_learns_from_pairs(going_on, pair_file: Path, tmp_path: Path) -> None:
     MultiViewEncoder.untrained("dep,const", dim=8, word_dim=8, device="cpu").save(tmp_path / "drawn")
     start = str(tmp_path / "drawn")
-    loop = {"max_steps": 1, "patience": 2, "validation": 0}  # held-out pairs validate, not sentences of a text
+    loop = {
+        "max_steps": 1,
+        "patience": 2,
+        "validation": 0,
+    }  # held-out pairs validate, not sentences of a text
     assert main(changed(going_on, start=start, trees=None, pairs=(pair_file,), loop=loop)) == 0
 
 
