@@ -189,7 +189,7 @@ class SharedConfig:
     queries: Path | None = None
     """Table of query and relevant sentence, by which search is measured before and after."""
     name: str = ""
-    """Name of the model; by default the start and the preset, of new views these and the preset."""
+    """Name of the model; by default START-PRESET, and with ``--start none`` VIEWS-PRESET."""
     output: Path = Path("runs/models")
     """Folder of models."""
     dry_run: bool = False

@@ -156,7 +156,7 @@ def check_paper(
 
 
 def refuse_own_input(corpus: str, output: Path) -> None:
-    """Raise UserError if an output folder that is not hidden lies in the corpus folder, as text to read."""
+    """Raise UserError if a later run would read the output as text of the corpus folder, in which it lies."""
     from corpora.registry import CORPUS_NAMES
 
     corpus_folder, output_folder = Path(corpus).resolve(), output.resolve()

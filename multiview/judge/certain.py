@@ -50,8 +50,8 @@ class Limits(NamedTuple):
     def of(cls, pairs: Sequence[tuple[Text, Text]], comparison: Comparison) -> Self:
         """Return the limits of pairs.
 
-        A sentence and itself have at least 1, a sentence without words and another at most 0, and a pair that
-        differs in one decisive thing at most :data:`MAX_PROBABILITY`.
+        The probability of identical texts is 1, that of a pair in which a text has no words 0, and that of a
+        pair that differs in one decisive thing at most :data:`MAX_PROBABILITY`.
         """
         texts = [(_string_of(a), _string_of(b)) for a, b in pairs]
         differences = [exchanged_or_limited(a, b) for a, b in texts]

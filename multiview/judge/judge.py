@@ -38,7 +38,7 @@ JUDGE_FOLDER = Path(__file__).parent
 PARSING_BATCH = 512
 """The number of sentences that are parsed at a time, at most."""
 UNHEEDED = " (but the judge takes both to say the same: look at this pair)"
-"""Is written behind an opposite in a pair that the judge accepts."""
+"""The text that follows a reason of the kind opposite, if the judge accepts the pair all the same."""
 CHECKS = Path(__file__).with_name("checks.tsv")
 """Plain pairs with labels that every judge should get right; no judge was fitted on them."""
 MAX_LOST_CHECKS = 1

@@ -29,7 +29,7 @@ NUMBERS: Mapping[str, str] = {
     "moved": "share of arcs whose dependent has another place: he praised the doctor | the doctor praised",
     "words": "share of content words that both have: a red hat | a red coat",
     "every word": "share of all words that both have, function words too: a red hat | the red hat",
-    "rare words": "share of shared words where it is less, rare words weighing more: he came | Tom came",
+    "rare words": "share of words in common, rare ones weighing more, the less of both: he came | Tom came",
     "near words": "rare words, where another word counts as its nearest: a red car | a red automobile",
     "opposites": "words opposed to words of the other, on both sides: good | bad; good | not good",
     "agreeing": "words that agree with other words of the other, on both sides: not good | bad",
