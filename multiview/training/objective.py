@@ -330,8 +330,8 @@ class MeaningObjective(nn.Module):
         by their cosine over 0.05, and *meaning* contrasts the meanings by their cosine over the temperature,
         each with one softmax over positives and negatives. *kept* is 1 − cosine of an anchor's meaning and
         that of the start. For graded pairs there is no *views*, and *meaning* is (e / τ)² / 2, where e is
-        the error of the cosine and τ the temperature. ``features`` are [B, D] for each of all views; ``start_BK``, the
-        meanings by the start, must be given. Nothing waits for the device.
+        the error of the cosine and τ the temperature. ``features`` are [B, D] for each of all views;
+        ``start_BK``, the meanings by the start, must be given. Nothing waits for the device.
         """
         meaning_BK = self.meaning(features)
         assert start_BK is not None
