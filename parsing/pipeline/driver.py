@@ -259,7 +259,8 @@ def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
             running[pool.submit("parse", part.shard.sentences[part.first : part.stop])] = part
         if not running:
             return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
+        done = wait(running, return_when=FIRST_COMPLETED).done
+        for future in sorted(done, key=_has_failed):  # an error may end the run; first keep what is parsed
             part = running.pop(future)
             try:
                 parsed = future.result()
@@ -273,6 +274,10 @@ def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
                     warn_once(fault)
                 part.shard.trees[part.first] = parsed.trees
                 yield part
+
+
+def _has_failed(future: Future[ParsedPart]) -> bool:
+    return future.exception() is not None
 
 
 def _log_failure(part: ShardPart, error: Exception, *, is_retry: bool) -> None:

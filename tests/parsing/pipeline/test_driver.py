@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock, patch
@@ -17,9 +18,18 @@ import h5py
 import pytest
 
 from corpora.text import Document, Sentence
-from parsing.pipeline.driver import Worker, cut_into_shards, run_corpus
+from parsing.pipeline.driver import (
+    ParsedPart,
+    Shard,
+    ShardPart,
+    Worker,
+    cut_into_shards,
+    parse_parts,
+    run_corpus,
+)
 from parsing.run import cli
 from parsing.text_parser import TextParser
+from parsing.trees.batch import DeviceLost
 from parsing.trees.cache import Manifest, TreeCache
 from runtime.errors import UserError
 from runtime.files import lock_folder, sha256_file
@@ -173,6 +183,21 @@ def test_a_shard_that_kills_two_workers_is_a_clear_fault(tmp_path: Path, failure
         run(FAILING, tmp_path, failing)
     manifest = Manifest.read(tmp_path)
     assert not manifest.complete and [row.index for row in manifest.shards] == [0]  # what was done is kept
+
+
+def test_an_error_does_not_lose_what_was_parsed_at_the_same_time() -> None:
+    """Twenty futures end at once, one of them with an error that ends the run."""
+    shards = [Shard(index, [Sentence(("a",))]) for index in range(20)]
+    parts = [ShardPart(shard, 0, 1) for shard in shards]
+    futures: list[Future[ParsedPart]] = [Future() for _ in parts]
+    futures[0].set_exception(DeviceLost("cuda:0 was lost"))
+    for future in futures[1:]:
+        future.set_result(ParsedPart(trees=Mock(), faults=[]))
+    pool = Mock(size=10)
+    pool.submit.side_effect = futures
+    with pytest.raises(DeviceLost):
+        list(parse_parts(pool, iter(parts)))
+    assert all(shard.trees for shard in shards[1:])
 
 
 def test_no_worker_that_can_load_is_one_line(tmp_path: Path) -> None:
