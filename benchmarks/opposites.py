@@ -31,8 +31,8 @@ from benchmarks.structure import print_table, score_with_interval
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
-from multiview.judge import NUMBERS, Judge
-from multiview.judge.judge import read_numbers
+from multiview.judge import FEATURES, Judge
+from multiview.judge.judge import read_features
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import open_encoder
 from multiview.structure.forms import possible_bases
@@ -214,9 +214,9 @@ def read_values(
     encoder = MultiViewEncoder.load("builtin", "cpu")
     source = TextSource.of(encoder)
     pairs = [pair for pair_set in sets.values() for pair in pair_set.texts]
-    _, numbers = read_numbers(pairs, source, trees=trees)
+    _, features = read_features(pairs, source, trees=trees)
     ends = np.cumsum([len(pair_set.texts) for pair_set in sets.values()])[:-1]
-    numbers_by_set = dict(zip(sets, np.split(numbers, ends), strict=True))
+    features_by_set = dict(zip(sets, np.split(features, ends), strict=True))
     texts = texts_of(sets)
     meanings = {"builtin": cosines_by(sets, encoder.with_options(structure=0).encode(texts))}
     structure = cosines_by(sets, encoder.structure_vectors(texts))
@@ -239,10 +239,10 @@ def read_values(
     for name in ("pairs", "pairs-with-mrpc"):
         weights = Judge.load(name, source=source).weights
         scorers[f"judge {name}"] = {
-            part: weights.probabilities(part_nF) for part, part_nF in numbers_by_set.items()
+            part: weights.probabilities(part_nF) for part, part_nF in features_by_set.items()
         }
-    index = list(NUMBERS).index("every word")
-    scorers["words in common"] = {part: part_nF[:, index] for part, part_nF in numbers_by_set.items()}
+    index = list(FEATURES).index("every word")
+    scorers["words in common"] = {part: part_nF[:, index] for part, part_nF in features_by_set.items()}
     names = [f"{name}, share 0.0" for name in meanings]
     for name in (*names, "structure alone", "builtin, share 0.15"):
         scorers[name] = vectors[name]

@@ -13,7 +13,7 @@ prints which percentage of the accepted pairs is wrong, at thresholds that accep
 pairs. It prints the same for all near pairs, which ``multiview.duplicates`` would judge. "own judge" was
 fitted to near questions of even threads. MULTIVIEW_DATA is the folder of the real data.
 
-Legend of dimension suffixes: N questions, n pairs, F numbers of a pair, T thresholds.
+Legend of dimension suffixes: N questions, n pairs, F features of a pair, T thresholds.
 """
 
 import sys
@@ -29,9 +29,9 @@ from benchmarks.structure import print_table
 from corpora.inputs import read_table
 from corpora.senteval.structure import Pair, task_pairs
 from multiview.folder.reading import TextSource
-from multiview.judge import NUMBERS, Judge
+from multiview.judge import FEATURES, Judge
 from multiview.judge.certain import Limits
-from multiview.judge.judge import Checks, read_numbers
+from multiview.judge.judge import Checks, read_features
 from multiview.judge.thresholds import curve
 from multiview.judge.weights import Floats
 from multiview.model import MultiViewEncoder
@@ -131,16 +131,16 @@ def read_sets(sides: Sides, data: Path) -> Sets:
     return sets
 
 
-def numbers_of(
+def features_of(
     pairs: Sequence[Pair], source: TextSource, trees: TreeCache | None = None
 ) -> tuple[Any, Floats, Floats]:
-    """Return the comparison of pairs, their numbers [n, F], and 1 for pairs that mean the same, else 0, [n].
+    """Return the comparison of pairs, their features [n, F], and 1 for pairs that mean the same, else 0, [n].
 
     Without ``trees`` the sentences are parsed, and their trees are kept.
     """
     trees = trees or parsed(sorted({text for pair in pairs for text in pair[1:]}), CACHE)
-    comparison, numbers_nF = read_numbers([pair[1:] for pair in pairs], source, trees=trees)
-    return comparison, numbers_nF, np.array([float(pair.is_same) for pair in pairs])
+    comparison, features_nF = read_features([pair[1:] for pair in pairs], source, trees=trees)
+    return comparison, features_nF, np.array([float(pair.is_same) for pair in pairs])
 
 
 def fit(config: OwnPairsConfig, data: Path, source: TextSource) -> None:
@@ -153,8 +153,8 @@ def fit(config: OwnPairsConfig, data: Path, source: TextSource) -> None:
     for name in config.sets:
         own, others = sets[name]
         trees = trees_of_sides if name in sides.scored else None
-        _, own_nF, label_n = numbers_of(own, source, trees)
-        _, other_nF, same_n = numbers_of(others, source, trees)
+        _, own_nF, label_n = features_of(own, source, trees)
+        _, other_nF, same_n = features_of(others, source, trees)
         package = 100 * area_under_curve(start.probabilities(other_nF), same_n > 0)
         for size in dict.fromkeys(min(size, len(own)) for size in SIZES):
             gains, broken = [], []
@@ -192,12 +192,12 @@ def cache(data: Path, source: TextSource) -> None:
     if has_minilm():
         encoders["MiniLM"] = minilm_vectors
     start, checks = Judge.load(source=source).weights, Checks.read(source)
-    topic = list(NUMBERS).index("topic")
+    topic = list(FEATURES).index("topic")
     is_stored = np.array([thread % 4 == 1 for thread in odd.values()])
     tables: dict[str, dict[str, dict[str, str]]] = {"cache": {}, "duplicates": {}}
     for name, encode in encoders.items():
         own, own_cosine_n = near_pairs(even, encode(list(even)), NEIGHBOURS)
-        _, own_nF, label_n = numbers_of(own, source)
+        _, own_nF, label_n = features_of(own, source)
         beside_nF = own_nF.copy()
         beside_nF[:, topic] = own_cosine_n
         scaled = start.with_scale_of("topic", beside_nF)
@@ -209,13 +209,13 @@ def cache(data: Path, source: TextSource) -> None:
         vectors = encode(list(odd))
         for title, chosen in (("cache", (1, is_stored)), ("duplicates", (NEIGHBOURS, None))):
             pairs, cosine_n = near_pairs(odd, vectors, *chosen)
-            comparison, numbers_nF, same_n = numbers_of(pairs, source, parsed(sorted(odd), CACHE))
+            comparison, features_nF, same_n = features_of(pairs, source, parsed(sorted(odd), CACHE))
             cells, limits = tables[title], Limits.of([pair[1:] for pair in pairs], comparison)
             cells[f"cosine of {name}: {same_n.sum():,.0f} of {len(pairs):,}"] = false_hits(cosine_n, same_n)
             for judge, weights in judges.items():
                 if "beside" in judge:
-                    numbers_nF[:, topic] = cosine_n
-                probability_n = limits.limit(weights.probabilities(numbers_nF))
+                    features_nF[:, topic] = cosine_n
+                probability_n = limits.limit(weights.probabilities(features_nF))
                 cells[f"{name}, then {judge}"] = false_hits(probability_n, same_n)
                 if judge == "judge":
                     guarded_n = np.where(probability_n < REFUSED, -1, cosine_n)

@@ -1,13 +1,13 @@
-"""Score the judge's similarity, in comparison with cosines and without some of its numbers.
+"""Score the judge's similarity, in comparison with cosines and without some of its features.
 
     python -m benchmarks.similarity [--scored] [--hans FILE] [--cache FOLDER]
 
-Both weights of :mod:`tools.fit_similarity` are scored, and weights that are fitted without groups of numbers.
-Where people rated the pairs of a set, the score is Spearman's correlation times 100; where pairs mean the
-same or not, it is the area under the ROC curve. Intervals are of 95 %, over rows. The verbs of GS2011 and
-KS2013 are divided so that no verb is in both halves of the rows. ``--scored`` takes the halves and the test
-splits on which nothing was chosen. A second table compares the similarity with the scale of people's ratings.
-MULTIVIEW_DATA is the folder of the real data.
+Both weights of :mod:`tools.fit_similarity` are scored, and weights that are fitted without groups of
+features. Where people rated the pairs of a set, the score is Spearman's correlation times 100; where pairs
+mean the same or not, it is the area under the ROC curve. Intervals are of 95 %, over rows. The verbs of
+GS2011 and KS2013 are divided so that no verb is in both halves of the rows. ``--scored`` takes the halves and
+the test splits on which nothing was chosen. A second table compares the similarity with the scale of people's
+ratings. MULTIVIEW_DATA is the folder of the real data.
 """
 
 import sys
@@ -22,7 +22,7 @@ from corpora.inputs import read_table
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
 from multiview.judge.similarity import SimilarityWeights, weights_of
-from multiview.judge.weights import NUMBERS, Floats
+from multiview.judge.weights import FEATURES, Floats
 from runtime.cli import Command, configuration
 from tools import data_folder
 from tools.fit_similarity import (
@@ -30,24 +30,24 @@ from tools.fit_similarity import (
     RATED,
     STRENGTHS,
     cached,
+    features_of,
     fit,
-    numbers_of,
     rated_pairs,
     read_graded,
 )
 from tools.judge_rows import read_sides
 from tools.pair_sets import PairSet
 
-NAMES = SimilarityWeights.number_names
+NAMES = SimilarityWeights.required_features
 SLOTS = ("slots", "agents", "patients", "predicates")
 ABLATIONS = {
     "without slots": SLOTS,
     "without structure": ("structure",),
     "without meaning": ("meaning",),
     "words and trees alone": ("meaning", "structure"),
-    "slots, meaning, structure alone": tuple(NUMBERS),
+    "slots, meaning, structure alone": tuple(FEATURES),
 }
-"""The numbers that are left out, by name; "words and trees alone" needs no encoder."""
+"""The features that are left out, by name; "words and trees alone" needs no encoder."""
 BINS = 5
 """Number of parts of the scale in the second table."""
 
@@ -61,7 +61,7 @@ class SimilarityConfig:
     hans: Path | None = None
     """HANS's heuristics_evaluation_set.txt, or what its authors' generator wrote."""
     cache: Path = CACHE
-    """The folder of numbers that were computed before."""
+    """The folder of features that were computed before."""
 
 
 def halves(pairs: list[tuple[str, str]]) -> list[int]:
@@ -129,9 +129,9 @@ def score_text(name: str, pairs: PairSet, value_n: Floats) -> str:
     return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def without(numbers_nF: Floats, names: tuple[str, ...]) -> Floats:
-    """Return the numbers with those of some names set to 0."""
-    return np.where([name in names for name in NAMES], 0, numbers_nF)
+def without(features_nF: Floats, names: tuple[str, ...]) -> Floats:
+    """Return the features with those of some names set to 0."""
+    return np.where([name in names for name in NAMES], 0, features_nF)
 
 
 def print_scale(sets: dict[str, PairSet], values: dict[str, dict[str, Floats]]) -> None:
@@ -155,22 +155,22 @@ def main(options: SimilarityConfig) -> None:
     data, source = data_folder(), TextSource.load("builtin", "cpu")
     graded = read_graded(data, options.cache, source)
     sets = read_sets(data, options.hans, is_scored=options.scored)
-    numbers = {
-        name: cached("numbers", pairs.texts, options.cache, lambda texts: numbers_of(texts, source))
+    features = {
+        name: cached("features", pairs.texts, options.cache, lambda texts: features_of(texts, source))
         for name, pairs in sets.items()
     }
     values: dict[str, dict[str, Floats]] = {}
     for name in ("meaning", "structure", "slots"):
         index = NAMES.index(name)
-        values[f"cosine of {name}"] = {part: part_nF[:, index] for part, part_nF in numbers.items()}
+        values[f"cosine of {name}"] = {part: part_nF[:, index] for part, part_nF in features.items()}
     for weights, strength in STRENGTHS.items():
         fitted = weights_of(weights)
-        values[weights] = {part: fitted.probabilities(part_nF) for part, part_nF in numbers.items()}
+        values[weights] = {part: fitted.probabilities(part_nF) for part, part_nF in features.items()}
         for ablation, names in ABLATIONS.items():
-            parts = [part._replace(numbers_nF=without(part.numbers_nF, names)) for part in graded[weights]]
+            parts = [part._replace(features_nF=without(part.features_nF, names)) for part in graded[weights]]
             fitted = fit(parts, strength)
             values[f"{weights} {ablation}"] = {
-                part: fitted.probabilities(without(part_nF, names)) for part, part_nF in numbers.items()
+                part: fitted.probabilities(without(part_nF, names)) for part, part_nF in features.items()
             }
     cells = {
         row: {name: score_text(name, pairs, values[row][name]) for name, pairs in sets.items()}

@@ -45,7 +45,7 @@ def duplicates(
         cosine: The smallest cosine of a pair that is judged. The judge was fitted to sentences with words in
             common, so it is not reliable for others.
         threshold: The smallest probability of two texts that say the same; by default the threshold of the
-            judge, which is 0.5 unless :meth:`Judge.threshold` found another.
+            judge, which is 0.5 unless :meth:`Judge.choose_threshold` found another.
 
     Raises UserError if an argument has a wrong type or value.
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from multiview.folder.reading import TextSource
-from multiview.judge.judge import read_numbers
+from multiview.judge.judge import read_features
 from multiview.judge.weights import Weights
 from tools import data_folder
 from tools.judge_rows import parsed, read_sides, texts_of
@@ -49,26 +49,26 @@ def main(folder: Path, cache: Path = CACHE) -> None:
     pair_counts = Counter[str]()
     for name, pairs in sets.items():
         pair_counts[name.split()[0]] += len(pairs)
-    numbers, labels, shares = {}, {}, {}
+    features, labels, shares = {}, {}, {}
     for name, pairs in sets.items():
         group = name.split()[0]
         label_n = np.array([int(pair.is_same) for pair in pairs])
         balance_n = np.where(label_n == 1, 0.5 / label_n.mean(), 0.5 / (1 - label_n.mean()))
         labels[name] = label_n
         shares[name] = balance_n * SHARES[group] / pair_counts[group]
-        _, numbers[name] = read_numbers([(pair.first, pair.second) for pair in pairs], source, trees=trees)
+        _, features[name] = read_features([(pair.first, pair.second) for pair in pairs], source, trees=trees)
         print(name, len(pairs), flush=True)
     for file, omitted_set, licence in (
         ("pairs", "MRPC", LICENCE),
         ("pairs-with-mrpc", "", f"{LICENCE} AND LicenseRef-MRPC"),
     ):
         names = [name for name in sets if name != omitted_set]
-        numbers_nF = np.concatenate([numbers[name] for name in names])
+        features_nF = np.concatenate([features[name] for name in names])
         label_n = np.concatenate([labels[name] for name in names])
         share_n = np.concatenate([shares[name] for name in names])
         data = {name: origin for name, origin in DATA.items() if name != omitted_set}
         about = {"data": data, "licence": licence, "encoder": "", "pairs": len(label_n)}
-        weights = Weights.fit(numbers_nF, label_n, share_n, strength=STRENGTH, about=about)
+        weights = Weights.fit(features_nF, label_n, share_n, strength=STRENGTH, about=about)
         weights.save(folder / f"{file}.json")
 
 

@@ -10,10 +10,10 @@ alone. The weights are fitted to grades of pairs, from 0 (different) to 1 (the s
 - the grade of a pair made by rule is set in this file;
 - the grades of SICK and STS-B are people's ratings.
 
-CACHE, by default runs/similarity, keeps numbers and cosines. MULTIVIEW_DATA is the folder of the real data;
+CACHE, by default runs/similarity, keeps features and cosines. MULTIVIEW_DATA is the folder of the real data;
 MiniLM's package must be installed.
 
-Legend of dimension suffixes: n pairs, F numbers of a pair.
+Legend of dimension suffixes: n pairs, F features of a pair.
 """
 
 import itertools
@@ -29,8 +29,8 @@ import numpy as np
 from corpora.inputs import read_table
 from corpora.senteval.files import read_task
 from multiview.folder.reading import TextSource
-from multiview.judge.judge import read_numbers
-from multiview.judge.similarity import SimilarityWeights, similarity_numbers
+from multiview.judge.judge import read_features
+from multiview.judge.similarity import SimilarityWeights, similarity_features
 from multiview.judge.weights import Floats
 from multiview.libraries.arrays import unit_rows
 from multiview.model import MultiViewEncoder
@@ -49,7 +49,7 @@ RULES = {
 SAME = 0.95
 """The grade of pairs made by rule that mean the same."""
 LABELS = {"entailment": 0.1, "neutral": 0.0, "contradiction": -0.1}
-"""The number that is added to the teacher's cosine, by SNLI's label."""
+"""What is added to the teacher's cosine, by SNLI's label."""
 SNLI_PAIRS, POOL, NEIGHBOURS = 3500, 3500, 1200
 """Pairs of SNLI; sentences of a kind of text, and how many of them are paired with a near sentence."""
 STRENGTHS = {"free": 30.0, "rated": 10.0}
@@ -75,9 +75,9 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class Graded(NamedTuple):
-    """The numbers of the pairs of a set, their grades, and the weight of the set in the fit."""
+    """The features of the pairs of a set, their grades, and the weight of the set in the fit."""
 
-    numbers_nF: Floats
+    features_nF: Floats
     grade_n: Floats
     share: float
 
@@ -94,10 +94,10 @@ def cached(file: str, pairs: Pairs, cache: Path, compute: Callable[[Pairs], Any]
     return np.load(path)
 
 
-def numbers_of(pairs: Pairs, source: TextSource) -> Floats:
-    """Return the numbers of pairs that the similarity reads, [n, F]."""
-    comparison, numbers_nF = read_numbers(pairs, source)
-    return similarity_numbers(pairs, comparison, numbers_nF, source)[0]
+def features_of(pairs: Pairs, source: TextSource) -> Floats:
+    """Return the features of pairs that the similarity reads, [n, F]."""
+    comparison, features_nF = read_features(pairs, source)
+    return similarity_features(pairs, comparison, features_nF, source)[0]
 
 
 def teacher_cosines(pairs: Pairs) -> Floats:
@@ -115,7 +115,7 @@ def rated_pairs(data: Path, task: str, split: str) -> tuple[list[tuple[str, str]
 
 
 def free_pairs(data: Path) -> list[tuple[list[tuple[str, str]], Floats]]:
-    """Return sets of pairs of free text, each with the numbers that labels add to its grades, [n].
+    """Return sets of pairs of free text, each with the amounts that labels add to its grades, [n].
 
     The sets are pairs of SNLI, and near sentences of SNLI, Wikipedia and MASC. Sentences of the rated tasks
     are left out.
@@ -155,22 +155,22 @@ def _normalise(text: str) -> str:
 def read_graded(data: Path, cache: Path, source: TextSource) -> dict[str, list[Graded]]:
     """Return the sets of pairs that the weights ``free`` and ``rated`` are fitted to."""
 
-    def numbers(pairs: Pairs) -> Any:
-        return cached("numbers", pairs, cache, lambda pairs: numbers_of(pairs, source))
+    def features(pairs: Pairs) -> Any:
+        return cached("features", pairs, cache, lambda pairs: features_of(pairs, source))
 
     sets = []
     for (pairs, added_n), share in zip(free_pairs(data), (1, 0.5, 0.7, 0.5), strict=True):
         grade_n = np.clip(cached("teacher", pairs, cache, teacher_cosines) + added_n, 0, 1)
-        sets.append(Graded(numbers(pairs), grade_n, share))
+        sets.append(Graded(features(pairs), grade_n, share))
     fitted = read_sides(data).fitted
     for name, (other, share) in RULES.items():
         rows = [pair for row in fitted[name] for pair in row]
         grade_n = np.where([pair.is_same for pair in rows], SAME, other)
-        sets.append(Graded(numbers([pair[1:] for pair in rows]), grade_n, share))
+        sets.append(Graded(features([pair[1:] for pair in rows]), grade_n, share))
     rated_sets = []
     for task in RATED:
         pairs, grade_n = rated_pairs(data, task, "train")
-        rated_sets.append(Graded(numbers(pairs), grade_n, 1))
+        rated_sets.append(Graded(features(pairs), grade_n, 1))
     return {"free": sets, "rated": sets + rated_sets}
 
 
@@ -178,7 +178,7 @@ def fit(sets: Sequence[Graded], strength: float, about: dict[str, Any] | None = 
     """Return weights that are fitted to sets of pairs, with ``strength`` of the L2 penalty."""
     shares = [np.full(len(part.grade_n), part.share / len(part.grade_n)) for part in sets]
     return SimilarityWeights.fit(
-        np.concatenate([part.numbers_nF for part in sets]),
+        np.concatenate([part.features_nF for part in sets]),
         np.concatenate([part.grade_n for part in sets]),
         np.concatenate(shares),
         strength=strength,

@@ -1,6 +1,6 @@
 """Compares the sentences of many pairs: finds which words and arcs both have, and which one of them lacks.
 
-Three modules read a comparison: :mod:`multiview.judge.pair_numbers` counts the numbers of the pairs,
+Three modules read a comparison: :mod:`multiview.judge.pair_features` computes the features of the pairs,
 :mod:`multiview.judge.reasons` finds the reasons, and :mod:`multiview.judge.certain` finds the pairs that a
 rule settles. A *side* is the first, or the second, sentences of all pairs; its words and arcs are columns.
 Words, or arcs, of the two sides are matched by keys: integers that are equal if the words, or the arcs, are
@@ -32,11 +32,11 @@ class WordKeys(NamedTuple):
     """The pair of each word, in ascending order."""
     word: Ints
     """The index of each word in the facts."""
-    base_number: Ints
+    base_index: Ints
     key: Ints
-    """One number for pair and base."""
+    """One integer for pair and base."""
     key_with_word_before: Ints
-    """One number for pair, base, and base of the word before, or the beginning of the sentence."""
+    """One integer for pair, base, and base of the word before, or the beginning of the sentence."""
     sign: Ints
 
     @classmethod
@@ -44,14 +44,14 @@ class WordKeys(NamedTuple):
         """Return the words of the first (``column`` 0) or of the second sentences of the pairs."""
         facts, base_count = pairs.facts, len(pairs.forms.bases)
         pair, word = _items_of_pairs(facts.word_count, pairs.row_n2[:, column])
-        base_number_U, sign_U = pairs.forms.columns()
-        base_number = base_number_U[facts.form[word]]
-        key = pair * base_count + base_number
+        base_index_U, sign_U = pairs.forms.columns()
+        base_index = base_index_U[facts.form[word]]
+        key = pair * base_count + base_index
         is_first = np.append(True, pair[1:] != pair[:-1])[: len(pair)]
-        base_before = np.where(is_first, base_count, np.roll(base_number, 1))
+        base_before = np.where(is_first, base_count, np.roll(base_index, 1))
         key_with_word_before = key * (base_count + 1) + base_before
         sign = sign_U[facts.form[word]] * facts.sign[word]
-        return cls(pair, word, base_number, key, key_with_word_before, sign)
+        return cls(pair, word, base_index, key, key_with_word_before, sign)
 
 
 class ArcKeys(NamedTuple):
@@ -62,13 +62,13 @@ class ArcKeys(NamedTuple):
     arc: Ints
     """The index of each arc in the facts."""
     key: Ints
-    """One number for pair, role, base of the head and base of the dependent."""
+    """One integer for pair, role, base of the head and base of the dependent."""
     reversed_key: Ints
     """The key of the arc whose head and dependent are exchanged."""
     role_key: Ints
-    """One number for pair, role and base of the head."""
+    """One integer for pair, role and base of the head."""
     dependent_key: Ints
-    """One number for pair and base of the dependent."""
+    """One integer for pair and base of the dependent."""
     sign: Ints
 
     @classmethod
@@ -76,18 +76,18 @@ class ArcKeys(NamedTuple):
         """Return the arcs of the first (``column`` 0) or of the second sentences of the pairs."""
         facts, base_count = pairs.facts, len(pairs.forms.bases)
         pair, arc = _items_of_pairs(facts.arc_count, pairs.row_n2[:, column])
-        base_number_U, sign_U = pairs.forms.columns()
+        base_index_U, sign_U = pairs.forms.columns()
         head, dependent = facts.head[arc], facts.dependent[arc]
         pair_and_role = pair * len(ROLES) + facts.role[arc]
-        role_key = pair_and_role * base_count + base_number_U[head]
-        reversed_role_key = pair_and_role * base_count + base_number_U[dependent]
+        role_key = pair_and_role * base_count + base_index_U[head]
+        reversed_role_key = pair_and_role * base_count + base_index_U[dependent]
         return cls(
             pair=pair,
             arc=arc,
-            key=role_key * base_count + base_number_U[dependent],
-            reversed_key=reversed_role_key * base_count + base_number_U[head],
+            key=role_key * base_count + base_index_U[dependent],
+            reversed_key=reversed_role_key * base_count + base_index_U[head],
             role_key=role_key,
-            dependent_key=pair * base_count + base_number_U[dependent],
+            dependent_key=pair * base_count + base_index_U[dependent],
             sign=facts.arc_sign[arc] * sign_U[head] * sign_U[dependent],
         )
 
@@ -122,7 +122,7 @@ class Words(Items):
     def __init__(self, pairs: PairFacts, own: WordKeys, other: WordKeys) -> None:
         super().__init__(len(pairs.row_n2), own, other)
         facts = pairs.facts
-        self.base_number = own.base_number
+        self.base_index = own.base_index
         self.form = facts.form[own.word]
         self.word_class = facts.word_class[own.word]
         self.is_listed: Flags = facts.is_content[own.word]
@@ -132,7 +132,7 @@ class Words(Items):
         self.is_compared: Flags = self.is_content | (self.word_class == WordClass.PARTICLE)
         self.is_name: Flags = self.is_content & (self.word_class == WordClass.NAME)
         is_polar_base = np.array([is_polar(base) for base in pairs.forms.bases], bool)
-        self.is_polar: Flags = self.is_content | is_polar_base[self.base_number]
+        self.is_polar: Flags = self.is_content | is_polar_base[self.base_index]
         """Which words a reason may name."""
         self.is_preposition = facts.is_preposition[own.word]
         is_date_form = np.array([form.text.lower() in DAYS_AND_MONTHS for form in pairs.forms.forms], bool)
@@ -204,16 +204,16 @@ def _single_words(side: Words) -> tuple[Ints, Ints]:
 
 
 def _poles_of_lone_words(
-    side: Words, bases: Sequence[str], pole_numbers: dict[str, int]
+    side: Words, bases: Sequence[str], pole_indices: dict[str, int]
 ) -> tuple[Ints, Ints, Ints]:
-    """Return word, key (one number for pair and pole) and sign of each pole of the unmatched words, [K].
+    """Return word, key (one integer for pair and pole) and sign of each pole of the unmatched words, [K].
 
-    Poles that ``pole_numbers`` does not have yet are added to it.
+    Poles that ``pole_indices`` does not have yet are added to it.
     """
     rows = []
     for word in np.flatnonzero(side.is_polar & (side.match == 0)).tolist():
-        for pole, weight in all_poles(bases[side.base_number[word]]).items():
-            rows.append((word, pole_numbers.setdefault(pole, len(pole_numbers)), np.sign(weight)))
+        for pole, weight in all_poles(bases[side.base_index[word]]).items():
+            rows.append((word, pole_indices.setdefault(pole, len(pole_indices)), np.sign(weight)))
     word_K, pole_K, sign_K = np.array(rows, np.int64).reshape(-1, 3).T
     return word_K, pole_K * side.pair_count + side.pair[word_K], sign_K * side.sign[word_K]
 
@@ -254,8 +254,8 @@ class Comparison:
         does not matter.
         """
         bases = list(self.pairs.forms.bases)
-        pole_numbers: dict[str, int] = {}
-        poles_a, poles_b = (_poles_of_lone_words(side, bases, pole_numbers) for side in self.words)
+        pole_indices: dict[str, int] = {}
+        poles_a, poles_b = (_poles_of_lone_words(side, bases, pole_indices) for side in self.words)
         counts = []
         for side, own, others in ((self.words[0], poles_a, poles_b), (self.words[1], poles_b, poles_a)):
             match_K = _match(*own[1:], *others[1:])

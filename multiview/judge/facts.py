@@ -81,7 +81,7 @@ class Form(NamedTuple):
     text: str
     base: str
     """The base that all forms of the word share."""
-    base_number: int
+    base_index: int
     sign: int
     word_class: int
     is_content: bool = False
@@ -94,7 +94,7 @@ class FormTable:
     def __init__(self) -> None:
         self.forms: list[Form] = []
         self.bases: dict[str, int] = {}
-        """The number of each base."""
+        """The index of each base."""
         self._place: dict[str, int] = {}
 
     def add(self, words: Sequence[str]) -> Ints:
@@ -103,14 +103,14 @@ class FormTable:
             if word not in self._place:
                 self._place[word] = len(self.forms)
                 base, sign, word_class = _read_word(word)
-                base_number = self.bases.setdefault(base, len(self.bases))
-                self.forms.append(Form(word, base, base_number, sign, word_class))
+                base_index = self.bases.setdefault(base, len(self.bases))
+                self.forms.append(Form(word, base, base_index, sign, word_class))
         return np.array([self._place[word] for word in words], np.int64)
 
     def columns(self) -> tuple[Ints, Ints]:
-        """Return the number of the base, and the sign, of each form: [U] each."""
-        base_number = np.fromiter((form.base_number for form in self.forms), np.int64, len(self.forms))
-        return base_number, np.fromiter((form.sign for form in self.forms), np.int64, len(self.forms))
+        """Return the index of the base, and the sign, of each form: [U] each."""
+        base_index = np.fromiter((form.base_index for form in self.forms), np.int64, len(self.forms))
+        return base_index, np.fromiter((form.sign for form in self.forms), np.int64, len(self.forms))
 
 
 def _class_of(word: str) -> WordClass:
@@ -226,15 +226,15 @@ class PairFacts(NamedTuple):
     facts: Facts
     forms: FormTable
     row_n2: Ints
-    """[n, 2], the numbers in ``facts`` of the two sentences of each pair."""
+    """[n, 2], the indices in ``facts`` of the two sentences of each pair."""
 
 
 def facts_of_pairs(batches: Iterable[tuple[Ints, Batch]], text_n2: Ints) -> PairFacts:
     """Read the facts of paired sentences.
 
     Args:
-        batches: the parsed sentences, each batch with the numbers of its sentences, [B].
-        text_n2: the numbers of the two sentences of each pair, [n, 2].
+        batches: the parsed sentences, each batch with the indices of its sentences, [B].
+        text_n2: the indices of the two sentences of each pair, [n, 2].
     """
     forms = FormTable()
     rows: list[Ints] = []

@@ -1,6 +1,6 @@
 """The judge of pairs, and its judgements.
 
-Legend of dimension suffixes: n pairs, F numbers of a pair, D size of a vector.
+Legend of dimension suffixes: n pairs, F features of a pair, D size of a vector.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from multiview.judge.certain import Limits
 from multiview.judge.long_texts import Text, as_read
 from multiview.judge.similarity import ComparedPairs, SimilarityWeights, weights_of
 from multiview.judge.thresholds import Threshold, choose_threshold
-from multiview.judge.weights import NUMBERS, PULLS, SLOTS, THRESHOLD, Floats, Weights
+from multiview.judge.weights import FEATURES, PULLS, SLOTS, THRESHOLD, Floats, Weights
 from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import path_of
@@ -45,13 +45,13 @@ MAX_LOST_CHECKS = 1
 """The number of checks that a fit to one's own pairs may lose; if more are lost, a stronger pull is taken."""
 
 
-def read_numbers(
+def read_features(
     pairs: Sequence[tuple[Text, Text]],
     source: TextSource,
     encoder: Any = None,
     trees: TreeCache | None = None,
 ) -> tuple[Comparison, Floats]:
-    """Return the comparison of the sentences of each pair, and the numbers of the pairs, float64 [n, F].
+    """Return the comparison of the sentences of each pair, and the features of the pairs, float64 [n, F].
 
     Args:
         pairs: the pairs, whose texts are read as :func:`multiview.judge.long_texts.as_read` returns them.
@@ -64,7 +64,7 @@ def read_numbers(
     with loading():
         from multiview.judge.comparison import Comparison
         from multiview.judge.facts import facts_of_pairs
-        from multiview.judge.pair_numbers import compute_numbers
+        from multiview.judge.pair_features import compute_features
         from multiview.libraries.arrays import check_vectors, unit_rows
         from runtime.device import torch_threads
 
@@ -75,12 +75,12 @@ def read_numbers(
     with torch.inference_mode(), torch_threads(1):
         facts = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, PARSING_BATCH), text_n2)
         comparison = Comparison(facts)
-        numbers = compute_numbers(comparison, source.words)
+        features = compute_features(comparison, source.words)
     if encoder is not None:
         strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
         vectors = unit_rows(check_vectors(encoder.encode(strings), strings, type(encoder).__name__)[0])
-        numbers["topic"] = np.einsum("nd,nd->n", *vectors[text_n2.T])
-    return comparison, np.column_stack([numbers[name] for name in NUMBERS]).astype(np.float64)
+        features["topic"] = np.einsum("nd,nd->n", *vectors[text_n2.T])
+    return comparison, np.column_stack([features[name] for name in FEATURES]).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Judgement:
     probability: float
     """The probability that both sentences say the same."""
     numbers: dict[str, float] = field(hash=False)
-    """The pair's numbers, by the names in :data:`NUMBERS`."""
+    """The features of the pair, by the names in :data:`FEATURES`."""
     _compared_pairs: ComparedPairs = field(repr=False, compare=False)
     _pair: int = field(repr=False, compare=False)
     threshold: float = THRESHOLD
@@ -225,13 +225,13 @@ class Judge:
         if not isinstance(about or {}, Mapping):
             raise UserError(f"Judge.fit: about: {describe_value(about)} is no mapping")
         source = _source_for(encoder, source)
-        _, numbers_nF = read_numbers(pair_list, source, encoder)
+        _, features_nF = read_features(pair_list, source, encoder)
         start = Weights.load(JUDGE_FOLDER / "pairs.json")
         if encoder is not None:
-            start = start.with_scale_of("topic", numbers_nF)
+            start = start.with_scale_of("topic", features_nF)
         about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(pair_list), "start": start.about}
         checks = Checks.read(source, encoder)
-        weights = checks.fit(start, numbers_nF, np.array(label_list), pull=pull, about=about)
+        weights = checks.fit(start, features_nF, np.array(label_list), pull=pull, about=about)
         for check in weights.about["broken checks"]:
             logging.getLogger(LOGGER).warning(
                 "Judge.fit: what the judge in the package knows is lost: %s", check
@@ -248,7 +248,7 @@ class Judge:
         """
         return Checks.read(self.source, self.encoder).wrong(self.weights)
 
-    def threshold(
+    def choose_threshold(
         self, pairs: Iterable[Sequence[Any]], labels: Sequence[object], *, precision: float = 0.99
     ) -> Threshold:
         """Find and set the threshold from which on a share ``precision`` of the accepted pairs say the same.
@@ -263,9 +263,11 @@ class Judge:
             labels: a label for each pair, 1 or True if both sentences say the same, else 0; both must occur.
             precision: from 0.5 to below 1.
         """
-        pair_list, label_list = _read_labelled(pairs, labels, "judge.threshold")
+        pair_list, label_list = _read_labelled(pairs, labels, "judge.choose_threshold")
         if not isinstance(precision, Real) or not 0.5 <= precision < 1:
-            raise UserError(f"judge.threshold: precision: {describe_value(precision)} is not in [0.5, 1)")
+            raise UserError(
+                f"judge.choose_threshold: precision: {describe_value(precision)} is not in [0.5, 1)"
+            )
         probability_n = np.array([judgement.probability for judgement in self.pairs(pair_list)])
         found = choose_threshold(probability_n, np.array(label_list) > 0, float(precision))
         about = {**self.weights.about, "threshold": {"precision": float(precision), **found._asdict()}}
@@ -297,16 +299,16 @@ class Judge:
         pair_list = read_pairs(pairs, "judge")
         if not pair_list:
             return []
-        comparison, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
+        comparison, features_nF = read_features(pair_list, self.source, self.encoder)
         limits = Limits.of(pair_list, comparison)
-        probability_n = limits.limit(self.weights.probabilities(numbers_nF))
-        numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
+        probability_n = limits.limit(self.weights.probabilities(features_nF))
+        features = [dict(zip(FEATURES, row_F, strict=True)) for row_F in features_nF.tolist()]
         compared_pairs = ComparedPairs(
-            pair_list, comparison, numbers_nF, limits, self.source, lambda: self.similarity_weights
+            pair_list, comparison, features_nF, limits, self.source, lambda: self.similarity_weights
         )
         return [
             Judgement(
-                a, b, float(probability_n[pair]), numbers[pair], compared_pairs, pair, self.weights.threshold
+                a, b, float(probability_n[pair]), features[pair], compared_pairs, pair, self.weights.threshold
             )
             for pair, (a, b) in enumerate(pair_list)
         ]
@@ -331,19 +333,19 @@ class Checks(NamedTuple):
     rows: list[tuple[str, ...]]
     """The kind, the label and both sentences of each check."""
     limits: Limits
-    numbers_nF: Floats
+    features_nF: Floats
 
     @classmethod
     def read(cls, source: TextSource, encoder: Any = None) -> Self:
-        """Read the checks, parse them with ``source``, and compute their numbers."""
+        """Read the checks, parse them with ``source``, and compute their features."""
         rows = [row.cells for row in read_table(CHECKS, ("kind", "label", "sentence1", "sentence2"))]
         pairs: list[tuple[Text, Text]] = [(a, b) for _, _, a, b in rows]
-        comparison, numbers_nF = read_numbers(pairs, source, encoder)
-        return cls(rows, Limits.of(pairs, comparison), numbers_nF)
+        comparison, features_nF = read_features(pairs, source, encoder)
+        return cls(rows, Limits.of(pairs, comparison), features_nF)
 
     def wrong(self, weights: Weights) -> list[str]:
         """Return the checks that weights get wrong at :data:`THRESHOLD`, whatever threshold they have."""
-        probability_n = self.limits.limit(weights.probabilities(self.numbers_nF))
+        probability_n = self.limits.limit(weights.probabilities(self.features_nF))
         return [
             f"{kind}: {a} | {b}"
             for (kind, label, a, b), probability in zip(self.rows, probability_n.tolist(), strict=True)
@@ -358,7 +360,7 @@ class Checks(NamedTuple):
     def fit(
         self,
         start: Weights,
-        numbers_nF: Floats,
+        features_nF: Floats,
         label_n: NDArray[np.number],
         *,
         pull: float | None = None,
@@ -369,11 +371,11 @@ class Checks(NamedTuple):
         Without a ``pull``, stronger ones are tried as long as more than :data:`MAX_LOST_CHECKS` checks are
         lost. The record of the returned weights names the checks that are lost.
         """
-        weights = start.fit_on(numbers_nF, label_n, pull=pull, about=about)
+        weights = start.fit_on(features_nF, label_n, pull=pull, about=about)
         broken = self._lost(weights, start)
         for stronger in sorted(PULLS) if pull is None else ():
             if len(broken) > MAX_LOST_CHECKS and stronger > weights.about["pull"]:
-                weights = start.fit_on(numbers_nF, label_n, pull=stronger, about=about)
+                weights = start.fit_on(features_nF, label_n, pull=stronger, about=about)
                 broken = self._lost(weights, start)
         return replace(weights, about={**weights.about, "broken checks": broken})
 
@@ -387,9 +389,9 @@ def _read_labelled(
     if there is not one label for each pair, or if only one of the labels occurs.
     """
     pair_list, label_list = read_pairs(pairs, caller), read_elements(labels, caller, "labels")
-    for number, label in enumerate(label_list):
+    for index, label in enumerate(label_list):
         if not isinstance(label, Real | np.bool_) or label not in (0, 1):
-            raise UserError(f"{caller}: label {number}, {describe_value(label)}, is neither 0 nor 1")
+            raise UserError(f"{caller}: label {index}, {describe_value(label)}, is neither 0 nor 1")
     whole_labels = [int(label) for label in label_list]
     if len(whole_labels) != len(pair_list) or len(set(whole_labels)) < 2:
         raise UserError(f"{caller}: labels: one for each pair, 0 or 1, and both must occur")

@@ -1,8 +1,8 @@
 """Drops from a pair of long texts the sentences that both have, because they hide where the two differ.
 
-Many numbers of a pair are shares of its words. If two pages differ in one sentence, nearly all their words
-are shared, and the numbers hardly show the difference. Besides, the parsers and the comparison read a limited
-number of words.
+Many features of a pair are shares of its words. If two pages differ in one sentence, nearly all their words
+are shared, and the features hardly show the difference. Besides, the parsers and the comparison read a
+limited number of words.
 """
 
 import re

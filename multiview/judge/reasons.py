@@ -29,7 +29,7 @@ class Binding:
     a: tuple[str, ...]
     b: tuple[str, ...]
     bases: tuple[frozenset[int], frozenset[int]] = field(repr=False)
-    """The numbers of the bases of ``a`` and of ``b``."""
+    """The indices of the bases of ``a`` and of ``b``."""
     positions: tuple[Positions, Positions] = field(repr=False)
     """The positions of head and dependent of each arc in the first and in the second sentence, from 0."""
 
@@ -72,7 +72,7 @@ def bindings(comparison: Comparison, pair: int) -> list[Binding]:
         is_denied_once = len({head.startswith("not ") for head in heads}) > 1
         head = " | ".join(heads) if is_denied_once and all(sides) else heads[0]
         words_a, words_b = (tuple(arc.dependent.text for arc in arcs) for arcs in sides)
-        bases_a, bases_b = (frozenset(arc.dependent.base_number for arc in arcs) for arcs in sides)
+        bases_a, bases_b = (frozenset(arc.dependent.base_index for arc in arcs) for arcs in sides)
         positions_a, positions_b = (tuple(arc.positions for arc in arcs) for arcs in sides)
         bases, positions = (bases_a, bases_b), (positions_a, positions_b)
         bindings.append(Binding(ROLES[key[0]], head, words_a, words_b, bases, positions))
@@ -88,7 +88,7 @@ class _ShownArc(NamedTuple):
 
 
 def _arcs_by_role(comparison: Comparison, column: int, pair: int) -> dict[tuple[int, int], list[_ShownArc]]:
-    """Return the arcs of a sentence, by the number of the role and the number of the head's base."""
+    """Return the arcs of a sentence, by the index of the role and the index of the head's base."""
     facts, forms, arcs = comparison.pairs.facts, comparison.pairs.forms.forms, comparison.arcs[column]
     arcs_by_role: dict[tuple[int, int], list[_ShownArc]] = {}
     for arc in arcs.arc[arcs.of_pair(pair)].tolist():
@@ -97,7 +97,7 @@ def _arcs_by_role(comparison: Comparison, column: int, pair: int) -> dict[tuple[
         dependent_sign = head_sign * int(facts.arc_sign[arc])
         head_text = _with_not(head.text.lower(), head_sign)
         dependent_text = _with_not(dependent.text.lower(), dependent_sign)
-        key = (int(facts.role[arc]), head.base_number)
+        key = (int(facts.role[arc]), head.base_index)
         positions = int(facts.head_position[arc]), int(facts.dependent_position[arc])
         shown = _ShownArc(head_text, dependent._replace(text=dependent_text), positions)
         arcs_by_role.setdefault(key, []).append(shown)
@@ -109,7 +109,7 @@ def _with_not(text: str, sign: int) -> str:
 
 
 def _words_of(comparison: Comparison, column: int, pair: int) -> dict[int, Form]:
-    """Return the content words, particles and words with poles of a sentence, by the numbers of their bases.
+    """Return the content words, particles and words with poles of a sentence, by the indices of their bases.
 
     The sign is 0 if the sentence has the base with both signs, as it has that of *on* in "on or off".
     """
@@ -117,14 +117,16 @@ def _words_of(comparison: Comparison, column: int, pair: int) -> dict[int, Form]
     here = side.of_pair(pair)
     shown = here.start + np.flatnonzero(side.is_polar[here])
     columns = side.form, side.sign, side.word_class, side.is_listed
-    for number, sign, word_class, is_listed in zip(*(part[shown].tolist() for part in columns), strict=True):
-        form = forms[number]
+    for form_index, sign, word_class, is_listed in zip(
+        *(part[shown].tolist() for part in columns), strict=True
+    ):
+        form = forms[form_index]
         keeps_case = word_class in (WordClass.NUMBER, WordClass.NAME)
         text = _with_not(form.text if keeps_case else form.text.lower(), sign * form.sign)
-        word_there = Form(text, form.base, form.base_number, sign, word_class, is_listed)
-        known = words.setdefault(form.base_number, word_there)
+        word_there = Form(text, form.base, form.base_index, sign, word_class, is_listed)
+        known = words.setdefault(form.base_index, word_there)
         if known.sign != sign:
-            words[form.base_number] = known._replace(sign=0)
+            words[form.base_index] = known._replace(sign=0)
     return words
 
 
@@ -165,7 +167,7 @@ def _reasons_of_lone_words(
     names with names. The content words that are left make one reason, *missing*.
 
     Args:
-        lone_a: the words that only the first sentence has, by the numbers of their bases; paired ones are
+        lone_a: the words that only the first sentence has, by the indices of their bases; paired ones are
             removed.
         lone_b: the words that only the second sentence has.
         is_turned: whether a comparison has its words exchanged in the second sentence, which makes agreeing
@@ -182,13 +184,13 @@ def _reasons_of_lone_words(
             kind = "opposite" if sign < 0 or is_turned else "agreeing"
             texts = (each.text.removeprefix("not ") if is_turned else each.text for each in (word, partner))
             yield Reason(kind, *texts)
-            del lone_a[base], lone_b[partner.base_number]
+            del lone_a[base], lone_b[partner.base_index]
     for word_class, kind in ((WordClass.NUMBER, "number"), (WordClass.NAME, "name")):
         of_class_a = [word for word in lone_a.values() if word.word_class == word_class]
         of_class_b = [word for word in lone_b.values() if word.word_class == word_class]
         for word_a, word_b in zip(of_class_a, of_class_b, strict=False):
             yield Reason(kind, word_a.text, word_b.text)
-            del lone_a[word_a.base_number], lone_b[word_b.base_number]
+            del lone_a[word_a.base_index], lone_b[word_b.base_index]
     missing = [", ".join(word.text for word in side.values() if word.is_content) for side in (lone_a, lone_b)]
     if any(missing):
         yield Reason("missing", *missing)

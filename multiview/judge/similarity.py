@@ -1,9 +1,9 @@
 """Computes how alike two sentences are, from 0 to 1, by a logistic regression that is fitted on graded pairs.
 
-It reads the judge's numbers without the topic, the cosines of slots, and the cosines of meaning and of
+It reads the judge's features without the topic, the cosines of slots, and the cosines of meaning and of
 structure. The last two are by the encoder that parses the sentences for the judge.
 
-Legend of dimension suffixes: n pairs, L slots, F numbers, D size of a vector.
+Legend of dimension suffixes: n pairs, L slots, F features, D size of a vector.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from multiview.judge.certain import Limits
 from multiview.judge.long_texts import Text, as_read, where_they_differ
-from multiview.judge.weights import NUMBERS, Floats, Weights
+from multiview.judge.weights import FEATURES, Floats, Weights
 from runtime.process import cached_property, loading
 
 if TYPE_CHECKING:  # they import torch
@@ -25,15 +25,15 @@ if TYPE_CHECKING:  # they import torch
 
 FOLDER = Path(__file__).parent / "similarity_weights"
 """The folder of the weights in the package."""
-USED_NUMBERS = [index for index, name in enumerate(NUMBERS) if name != "topic"]
-"""The indices of the judge's numbers that are read; the topic is not, because any encoder may compute it."""
+USED_FEATURES = [index for index, name in enumerate(FEATURES) if name != "topic"]
+"""The indices of the judge's features that are read; the topic is not, because any encoder may compute it."""
 
 
 class SimilarityWeights(Weights):
     """The weights of similarity, which are fitted to grades from 0 to 1 in place of labels."""
 
-    number_names: ClassVar[tuple[str, ...]] = (
-        *(list(NUMBERS)[index] for index in USED_NUMBERS),
+    required_features: ClassVar[tuple[str, ...]] = (
+        *(list(FEATURES)[index] for index in USED_FEATURES),
         "slots",
         "agents",
         "patients",
@@ -52,15 +52,15 @@ def weights_of(name: str | Path) -> SimilarityWeights:
 
 
 @loading()
-def similarity_numbers(
-    pairs: Sequence[tuple[Text, Text]], comparison: Comparison, numbers_nF: Floats, source: TextSource
+def similarity_features(
+    pairs: Sequence[tuple[Text, Text]], comparison: Comparison, features_nF: Floats, source: TextSource
 ) -> tuple[Floats, Floats]:
-    """Return the numbers that :class:`SimilarityWeights` read, [n, F], and the cosines of all slots, [n, L].
+    """Return the features that :class:`SimilarityWeights` read, [n, F], and the cosines of all slots, [n, L].
 
     Args:
         pairs: the pairs.
-        comparison: the comparison of the pairs, as :func:`multiview.judge.judge.read_numbers` returns it.
-        numbers_nF: the judge's numbers of the pairs, from the same function.
+        comparison: the comparison of the pairs, as :func:`multiview.judge.judge.read_features` returns it.
+        features_nF: the judge's features of the pairs, from the same function.
         source: parses the sentences, and has the vectors of words.
     """
     from multiview.judge.slots import slot_cosines
@@ -71,7 +71,7 @@ def similarity_numbers(
     parts = meaning_and_structure(source, list(order))
     cosines = [np.einsum("nd,nd->n", *part[text_n2.T], dtype=np.float64) for part in parts]
     slot_nL, slots_n = slot_cosines(comparison.pairs, source.words)
-    return np.column_stack([numbers_nF[:, USED_NUMBERS], slots_n, slot_nL[:, :3], *cosines]), slot_nL
+    return np.column_stack([features_nF[:, USED_FEATURES], slots_n, slot_nL[:, :3], *cosines]), slot_nL
 
 
 class Similarities(NamedTuple):
@@ -87,7 +87,7 @@ class ComparedPairs:
     Args:
         pairs: the pairs.
         comparison: the comparison of the pairs.
-        numbers_nF: the judge's numbers of the pairs.
+        features_nF: the judge's features of the pairs.
         limits: the limits of the pairs, and the reasons that are found in their texts.
         source: parses the sentences, and has the vectors of words.
         load_weights: returns the weights of similarity.
@@ -97,20 +97,22 @@ class ComparedPairs:
         self,
         pairs: Sequence[tuple[Text, Text]],
         comparison: Comparison,
-        numbers_nF: Floats,
+        features_nF: Floats,
         limits: Limits,
         source: TextSource,
         load_weights: Callable[[], SimilarityWeights],
     ) -> None:
         self.comparison, self.limits = comparison, limits
-        self._pairs, self._numbers_nF = pairs, numbers_nF
+        self._pairs, self._features_nF = pairs, features_nF
         self._source, self._load_weights = source, load_weights
 
     @cached_property
     def similarities(self) -> Similarities:
         """The similarities of the pairs and the cosines of their slots, computed at the first access."""
-        numbers_nF, slot_nL = similarity_numbers(self._pairs, self.comparison, self._numbers_nF, self._source)
-        similarity_n = self._load_weights().probabilities(numbers_nF)
+        features_nF, slot_nL = similarity_features(
+            self._pairs, self.comparison, self._features_nF, self._source
+        )
+        similarity_n = self._load_weights().probabilities(features_nF)
         # The sentences that two long texts share count as alike, by their share of the words.
         similarity_n = 1 - (1 - similarity_n) * [_share_that_differs(*pair) for pair in self._pairs]
         return Similarities(self.limits.settle(similarity_n), slot_nL)

@@ -12,14 +12,14 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from multiview.judge.facts import Facts, Ints, PairFacts
-from multiview.judge.pair_numbers import FormVectors
+from multiview.judge.pair_features import FormVectors
 from multiview.judge.weights import SLOTS, Floats
 from multiview.libraries.arrays import unit_rows
 from multiview.structure.poles import known_opposites, signed_spellings
 from multiview.words.table import WordTable
 from parsing.trees.role_rules import ROLE
 
-_SLOT = {name: number for number, name in enumerate(SLOTS)}
+_SLOT = {name: index for index, name in enumerate(SLOTS)}
 SPELLING_SHARE = 0.3
 """The share of spelling, with poles, in the squared length of a word's vector."""
 SPELLING_WIDTH = 256
@@ -86,10 +86,10 @@ def _words_in_slots(facts: Facts, form_count: int) -> csr_array:
     sentence_T = np.repeat(np.arange(len(facts.word_count)), facts.word_count)[word_T]
     form_T = facts.form[word_T]
     keys = np.concatenate([sentence_T * form_count + form_T, dependent_M, head_M[has_predicate_M]])
-    _, number = np.unique(keys, return_inverse=True)
+    _, key_index = np.unique(keys, return_inverse=True)
     first_slot = np.full(len(keys), _SLOT["rest"])
     slot_M = np.append(slot_M, np.full(has_predicate_M.sum(), _SLOT["predicate"]))
-    np.minimum.at(first_slot, number[len(word_T) :], slot_M)
-    row_T = sentence_T * len(SLOTS) + first_slot[number[: len(word_T)]]
+    np.minimum.at(first_slot, key_index[len(word_T) :], slot_M)
+    row_T = sentence_T * len(SLOTS) + first_slot[key_index[: len(word_T)]]
     sign_T = facts.sign[word_T].astype(np.float32)
     return csr_array((sign_T, (row_T, form_T)), (len(facts.word_count) * len(SLOTS), form_count))

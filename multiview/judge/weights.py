@@ -1,6 +1,6 @@
-"""The weights of a judge: a logistic regression of the pair's numbers, their squares and their products.
+"""The weights of a judge: a logistic regression of the pair's features, their squares and their products.
 
-Legend of dimension suffixes: n pairs, F numbers of a pair, W weights, P strengths of the ridge.
+Legend of dimension suffixes: n pairs, F features of a pair, W weights, P strengths of the ridge.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runtime.errors import UserError
 from runtime.files import json_digest, output_file, path_of, read_record, write_record
 
 Floats = NDArray[np.float64]
-NUMBERS: Mapping[str, str] = {
+FEATURES: Mapping[str, str] = {
     "topic": "cosine of the sums of words, rare ones weighing more; or that of another encoder",
     "arcs": "share of arcs that both have: the lawyer praised | the lawyer praised",
     "turned arcs": "share of arcs that both have with another sign: he came | he did not come",
@@ -50,7 +50,7 @@ NUMBERS: Mapping[str, str] = {
     "words alone": "root of how many content words of both have no equal: a red hat | a red coat",
     "extra words": "root of how many words one has more, function words too: it is good | it is a good one",
 }
-"""The numbers of a pair, each with what it counts and an example."""
+"""The features of a pair, each with what it counts and an example."""
 SLOTS: Mapping[str, float] = {
     "agent": 1,
     "patient": 1,
@@ -66,7 +66,7 @@ SLOTS: Mapping[str, float] = {
 MAX_LEVELS = 20
 """The greatest depth to which the JSON of ``about`` may be nested."""
 THRESHOLD = 0.5
-"""The threshold of a judge for which :meth:`multiview.judge.judge.Judge.threshold` has found none."""
+"""The threshold of a judge for which :meth:`multiview.judge.judge.Judge.choose_threshold` has found none."""
 FOLDS = 5
 """The number of folds of the cross-validation that chooses among :data:`PULLS`."""
 MIN_SLOPE = 0.1
@@ -78,28 +78,32 @@ first weights tell apart no better than chance.
 PULLS = (10_000.0, 3000.0, 1000.0, 300.0, 100.0, 30.0)
 """The strengths of the ridge that :meth:`Weights.fit_on` tries, the strongest first."""
 MIN_DEVIATION = 1e-5
-"""A number with a smaller standard deviation is taken for a constant that varies by rounding."""
-_Number = Annotated[float, Ge(-1e9), Le(1e9)]
+"""A feature with a smaller standard deviation is taken for a constant that varies by rounding."""
+NAMES_KEY = "numbers"
+"""The key of the names of the features in a judge's JSON file."""
+_Bounded = Annotated[float, Ge(-1e9), Le(1e9)]
 
 
 @configuration
 class Weights:
     """A fitted logistic regression with a record of its data. Its fields are the keys of a judge's JSON file.
 
-    There are weights for 1, for the numbers, and for the products of two numbers (or of a number with
+    The names of the features alone have another key there, :data:`NAMES_KEY`.
+
+    There are weights for 1, for the features, and for the products of two features (or of a feature with
     itself): W = 1 + F + F (F + 1) / 2.
     """
 
-    number_names: ClassVar[tuple[str, ...]] = tuple(NUMBERS)
-    """The names of the F numbers that weights of this class read, in this order."""
-    numbers: list[str]
-    """The names of the numbers in the file, which :meth:`load` compares with ``number_names``."""
-    mean: list[_Number]
-    """The mean of each number over the fitted pairs, [F]."""
+    required_features: ClassVar[tuple[str, ...]] = tuple(FEATURES)
+    """The names of the F features that weights of this class read, in this order."""
+    feature_names: list[str]
+    """The names of the features in the file, which :meth:`load` compares with ``required_features``."""
+    mean: list[_Bounded]
+    """The mean of each feature over the fitted pairs, [F]."""
     deviation: list[Annotated[float, Ge(1e-6), Le(1e9)]]
-    """The standard deviation of each number, [F]: 1 if the number is constant in the fit, and at least
-    :data:`MIN_DEVIATION` where :meth:`with_scale_of` gave the number another scale."""
-    weight: list[_Number]
+    """The standard deviation of each feature, [F]: 1 if the feature is constant in the fit, and at least
+    :data:`MIN_DEVIATION` where :meth:`with_scale_of` gave the feature another scale."""
+    weight: list[_Bounded]
     """[W]."""
     tables: str
     """The :func:`digest_of_tables` of the fit."""
@@ -108,7 +112,7 @@ class Weights:
 
     @property
     def threshold(self) -> float:
-        """The threshold that :meth:`multiview.judge.judge.Judge.threshold` found, else :data:`THRESHOLD`.
+        """The threshold that ``Judge.choose_threshold`` found, else :data:`THRESHOLD`.
 
         The judge takes both sentences to say the same if the probability is not below it.
         """
@@ -119,7 +123,7 @@ class Weights:
     @classmethod
     def fit(
         cls,
-        numbers_nF: Floats,
+        features_nF: Floats,
         label_n: NDArray[np.number],
         share_n: Floats | None = None,
         *,
@@ -129,7 +133,7 @@ class Weights:
         """Fit weights to pairs by Newton's method.
 
         Args:
-            numbers_nF: the numbers of the pairs.
+            features_nF: the features of the pairs.
             label_n: the labels, or grades from 0 to 1.
             share_n: how much each pair counts; by default all count the same.
             strength: the strength of the L2 penalty, for a thousand pairs.
@@ -137,15 +141,15 @@ class Weights:
         """
         share_n = np.ones(len(label_n)) if share_n is None else share_n
         share_n = share_n * (1000 / share_n.sum())
-        mean_F, deviation_F = numbers_nF.mean(axis=0), numbers_nF.std(axis=0)
+        mean_F, deviation_F = features_nF.mean(axis=0), features_nF.std(axis=0)
         deviation_F = np.where(deviation_F > MIN_DEVIATION, deviation_F, 1)
-        design_nW = _design(numbers_nF, mean_F, deviation_F)
+        design_nW = _design(features_nF, mean_F, deviation_F)
         ridge_W = np.full(design_nW.shape[1], strength)
         ridge_W[0] = 1e-6
         weight_W = _newton(design_nW, label_n, share_n, ridge_W, np.zeros_like(ridge_W))
         mean, deviation, weight = (np.round(x, 6).tolist() for x in (mean_F, deviation_F, weight_W))
         return cls(
-            numbers=[*cls.number_names],
+            feature_names=[*cls.required_features],
             mean=mean,
             deviation=deviation,
             weight=weight,
@@ -153,19 +157,19 @@ class Weights:
             about=about or {},
         )
 
-    def with_scale_of(self, number: str, numbers_nF: Floats) -> Self:
-        """Return these weights with the mean and deviation that one of the numbers has in other pairs.
+    def with_scale_of(self, name: str, features_nF: Floats) -> Self:
+        """Return these weights with the mean and deviation that the feature ``name`` has in other pairs.
 
-        The number may be of another scale there, as the topic is if another encoder computes it.
+        The feature may be of another scale there, as the topic is if another encoder computes it.
         """
-        index, mean, deviation = self.numbers.index(number), [*self.mean], [*self.deviation]
-        mean[index] = float(numbers_nF[:, index].mean())
-        deviation[index] = max(float(numbers_nF[:, index].std()), MIN_DEVIATION)
+        index, mean, deviation = self.feature_names.index(name), [*self.mean], [*self.deviation]
+        mean[index] = float(features_nF[:, index].mean())
+        deviation[index] = max(float(features_nF[:, index].std()), MIN_DEVIATION)
         return replace(self, mean=mean, deviation=deviation)
 
     def fit_on(
         self,
-        numbers_nF: Floats,
+        features_nF: Floats,
         label_n: NDArray[np.number],
         *,
         pull: float | None = None,
@@ -179,7 +183,7 @@ class Weights:
         pairs. So an intercept and a slope of the whole score are fitted first, held fixed while the weights
         are fitted, and then left out.
         """
-        design_nW = _design(numbers_nF, np.array(self.mean), np.array(self.deviation))
+        design_nW = _design(features_nF, np.array(self.mean), np.array(self.deviation))
         if pull is None:
             fold_n = np.random.default_rng(0).permutation(len(label_n)) % FOLDS
             loss_nP = np.empty((len(label_n), len(PULLS)))
@@ -214,9 +218,9 @@ class Weights:
             path.append((weight_W - level_W) / slope)
         return np.array(path), level, slope
 
-    def probabilities(self, numbers_nF: Floats) -> Floats:
+    def probabilities(self, features_nF: Floats) -> Floats:
         """Return the probability that both sentences say the same, [n]."""
-        design_nW = _design(numbers_nF, np.array(self.mean), np.array(self.deviation))
+        design_nW = _design(features_nF, np.array(self.mean), np.array(self.deviation))
         probability_n: Floats = expit(design_nW @ np.array(self.weight))
         return probability_n
 
@@ -232,7 +236,8 @@ class Weights:
                 "are text, values text, numbers, lists and mappings of these"
             )
         try:
-            write_record(path, asdict(self))
+            record = asdict(self)
+            write_record(path, {NAMES_KEY: record.pop("feature_names"), **record})
         except (TypeError, ValueError) as error:
             raise UserError(f"{path}: what the judge is about is no JSON ({error})") from None
 
@@ -240,16 +245,19 @@ class Weights:
     def load(cls, path: Path) -> Self:
         """Read weights from a file that :meth:`save` wrote.
 
-        Raises UserError if the file is missing or damaged, or if its weights are for other numbers or tables.
+        Raises UserError if the file is missing or damaged, or if its weights are for other features or
+        tables.
         """
-        weights, count = config_from_json(cls, read_record(path), where=path), len(cls.number_names)
-        if weights.numbers != [*cls.number_names]:
-            raise UserError(f"{path}: no judge, or one of other numbers of a pair; fit it anew")
+        record, count = read_record(path), len(cls.required_features)
+        record = {"feature_names" if key == NAMES_KEY else key: value for key, value in record.items()}
+        weights = config_from_json(cls, record, where=path)
+        if weights.feature_names != [*cls.required_features]:
+            raise UserError(f"{path}: no judge, or one of other features of a pair; fit it anew")
         if weights.tables != digest_of_tables():
             raise UserError(f"{path}: fitted on other opposites or classes of words than these; fit it anew")
         sizes = [len(weights.mean), len(weights.deviation), len(weights.weight)]
         if sizes != [count, count, 1 + count + count * (count + 1) // 2]:
-            raise UserError(f"{path}: its weights do not fit its numbers; fit it anew")
+            raise UserError(f"{path}: its weights do not fit its features; fit it anew")
         return weights
 
     @classmethod
@@ -298,18 +306,18 @@ def _newton(
 
 
 def digest_of_tables() -> str:
-    """Return the digest of the tables that decide a pair's numbers: word classes, opposites and rules.
+    """Return the digest of the tables that decide a pair's features: word classes, opposites and rules.
 
     The tables of :mod:`multiview.judge.typed` are left out, because few of the texts that judges were fitted
     on have forms that it rewrites. Those of :mod:`multiview.judge.certain` are left out, because they limit
-    probabilities and change no number.
+    probabilities and change no feature.
     """
     from multiview.judge import facts  # imported here, because these modules import torch
     from multiview.structure import negation, poles
     from parsing.trees.role_rules import TABLES
 
     rules = [negation.TABLES, (poles.known_opposites().rows, *poles.TABLES), facts.TABLES]
-    return json_digest([*NUMBERS, VERSION, repr(rules), repr(TABLES)], 16)
+    return json_digest([*FEATURES, VERSION, repr(rules), repr(TABLES)], 16)
 
 
 def _is_plain(value: Any, levels: int = 0) -> bool:
@@ -322,8 +330,8 @@ def _is_plain(value: Any, levels: int = 0) -> bool:
     return isinstance(value, str | int | float | None)
 
 
-def _design(numbers_nF: Floats, mean_F: Floats, deviation_F: Floats) -> Floats:
-    """Return a column of ones, the standardised numbers, and their products: [n, W]."""
-    scaled_nF = np.clip((numbers_nF - mean_F) / deviation_F, -5, 5)
+def _design(features_nF: Floats, mean_F: Floats, deviation_F: Floats) -> Floats:
+    """Return a column of ones, the standardised features, and their products: [n, W]."""
+    scaled_nF = np.clip((features_nF - mean_F) / deviation_F, -5, 5)
     left, right = np.triu_indices(len(mean_F))
     return np.column_stack([np.ones(len(scaled_nF)), scaled_nF, scaled_nF[:, left] * scaled_nF[:, right]])

@@ -128,18 +128,18 @@ def _step_source(
         boundary=config.objective.boundary,
         micro_batch=config.loop.micro_batch,
         seed=config.seed,
-        teacher=start_vectors,
+        target_vectors=start_vectors,
     )
 
 
 def _vectors_to_compare(
-    objective: MeaningObjective, features: Sequence[Sequence[Tensor]], word_means: Sequence[Tensor]
+    objective: MeaningObjective, view_vectors: Sequence[Sequence[Tensor]], word_means: Sequence[Tensor]
 ) -> dict[str, Tensor]:
     """Return the vectors that each recall@1 is measured on: the meanings, and the words' means.
 
     Every number of the words' means is centred and divided by its deviation.
     """
-    meaning_NK = torch.cat([objective.meaning(views) for views in features])
+    meaning_NK = torch.cat([objective.meaning(views) for views in view_vectors])
     words_NW = Scale.measure(word_means)(torch.cat(list(word_means)))
     return {"recall@1": meaning_NK, "recall@1/words": words_NW}
 

@@ -7,7 +7,7 @@ The seed, the epoch and the number of the step decide which sentences a step has
 other state to resume.
 
 Legend of dimension suffixes: B sentences, N tokens, U distinct table rows of a step, E word-vector size, K
-size of the teacher's vectors.
+size of the target vectors.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Segment:
 
     micro_batches: list[MicroBatch]
     targets: Targets | Grades
-    teacher: Tensor | None
-    """The vectors of the sentences by the teacher or, when training goes on, by the start, float [B, K]."""
+    target_vectors: Tensor | None
+    """Vectors that those of the sentences are held to: by the teacher or the start model, float [B, K]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +225,7 @@ class StepSource:
         boundary: ``document`` if neighbours must share a document, else ``none``.
         micro_batch: sentences that are encoded at a time; 0 encodes a whole segment.
         seed: decides the order of segments and which words are dropped.
-        teacher: a vector for each sentence of the cache, [sentences, K].
+        target_vectors: the vector that each sentence of the cache is held to, [sentences, K].
         finds_itself: whether the objective looks for the same sentence in another view, too.
         dropout: the share of words that a training step reads as unknown.
 
@@ -240,11 +240,11 @@ class StepSource:
         boundary: Boundary,
         micro_batch: int,
         seed: int,
-        teacher: Float | None,
+        target_vectors: Float | None,
         finds_itself: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        self.cache, self.teacher = cache, teacher
+        self.cache, self.target_vectors = cache, target_vectors
         self.words, self.encoders = network.words, network.encoder_list
         self.boundary, self.finds_itself = boundary, finds_itself
         self.micro_batch, self.dropout, self.seed = micro_batch, dropout, seed
@@ -283,17 +283,17 @@ class StepSource:
         """
         own_spans = spans[rank::world]
         parts_of_segments = [self._read(*span, epoch) for span in own_spans]
-        targets, teachers = [], []
+        targets, vectors = [], []
         for span, parts in zip(own_spans, parts_of_segments, strict=True):
             # If a sentence is to find itself, a copy of the sentence must not count as a wrong answer.
             contents = _number_contents([part.batch for part in parts]) if self.finds_itself else None
             targets.append(self._targets(span, contents))
-            teachers.append(self._teacher_of(slice(*span)))
+            vectors.append(self._target_vectors_of(slice(*span)))
         foreign_spans = [span for number, span in enumerate(spans) if number % world != rank]
         return self._step(
             parts_of_segments,
             targets,
-            teachers,
+            vectors,
             anchors=sum(len(each.anchor) for each in [*targets, *map(self._targets, foreign_spans)]),
             sentences=sum(stop - first for first, stop in spans),
         )
@@ -302,23 +302,23 @@ class StepSource:
         """Read and plan a step of any sentences of the cache, given by their rows, with these targets."""
         batch = select(self._all_sentences, rows_B)
         parts = [_Part(batch, [np.asarray(batch.row)])]
-        teacher = self._teacher_of(rows_B)
-        return self._step([parts], [targets], [teacher], anchors=len(targets.anchor), sentences=len(rows_B))
+        vectors = self._target_vectors_of(rows_B)
+        return self._step([parts], [targets], [vectors], anchors=len(targets.anchor), sentences=len(rows_B))
 
     @cached_property
     def _all_sentences(self) -> Batch:
         """Every sentence of the cache, read once; only pairs need it, whose caches are small."""
         return self.cache.read(0, len(self.cache), self.fields, self.words.vocabulary)
 
-    def _teacher_of(self, rows: slice | NDArray[np.int64]) -> Tensor | None:
-        """Return a copy of the teacher's vectors of some sentences, [B, K], if there is a teacher."""
-        return None if self.teacher is None else torch.from_numpy(np.array(self.teacher[rows]))
+    def _target_vectors_of(self, rows: slice | NDArray[np.int64]) -> Tensor | None:
+        """Return a copy of the target vectors of some sentences, [B, K], if there are any."""
+        return None if self.target_vectors is None else torch.from_numpy(np.array(self.target_vectors[rows]))
 
     def _step(
         self,
         parts_of_segments: Sequence[Sequence[_Part]],
         targets_of_segments: Sequence[Targets | Grades],
-        teachers: Sequence[Tensor | None],
+        target_vectors: Sequence[Tensor | None],
         *,
         anchors: int,
         sentences: int,
@@ -329,7 +329,9 @@ class StepSource:
         rows = distinct_rows.astype(np.int64)
         encoders_by_name = {encoder.name: encoder for encoder in self.encoders}
         segments = []
-        for parts, targets, teacher in zip(parts_of_segments, targets_of_segments, teachers, strict=True):
+        for parts, targets, vectors in zip(
+            parts_of_segments, targets_of_segments, target_vectors, strict=True
+        ):
             micro_batches = []
             for batch, rows_of_views in parts:
                 # Views of the same kind share a plan, since it depends only on the trees.
@@ -338,7 +340,7 @@ class StepSource:
                 offsets = torch.from_numpy(np.array(batch.sentence_offsets, dtype=np.int64))
                 tokens = [np.searchsorted(distinct_rows, rows_N) for rows_N in rows_of_views]
                 micro_batches.append(MicroBatch(list(map(torch.from_numpy, tokens)), plans, offsets))
-            segments.append(Segment(micro_batches, targets, teacher))
+            segments.append(Segment(micro_batches, targets, vectors))
         return Step(
             segments=segments,
             rows=rows,

@@ -1,9 +1,9 @@
 """The network that is trained, the gradient of a step, and the update of the weights.
 
 Gradient caching (Gao et al. 2021) trains on segments that do not fit into memory: the micro-batches are
-encoded without a graph, the loss is differentiated with respect to their features, and then each micro-batch
-is encoded again and its part of that gradient is backpropagated. Nothing in the encoders is random, so the
-gradient is the same as without caching.
+encoded without a graph, the loss is differentiated with respect to the vectors of their views, and then each
+micro-batch is encoded again and its part of that gradient is backpropagated. Nothing in the encoders is
+random, so the gradient is the same as without caching.
 
 Several processes under torchrun sum their gradients here and not by DistributedDataParallel, because the
 gradients of word vectors are sparse, the loss is divided by the anchors of all processes, and caching runs
@@ -175,8 +175,10 @@ def _backpropagate(
         with torch.autocast(leaves[0].device.type, torch.bfloat16, enabled=autocast):
             return network.encode(micro_batch.tokens, micro_batch.plans, leaves)
 
-    def backward(features: list[Tensor]) -> Tensor:
-        loss_and_sums: tuple[Tensor, Tensor] = network.objective(features, segment.targets, segment.teacher)
+    def backward(view_vectors: list[Tensor]) -> Tensor:
+        loss_and_sums: tuple[Tensor, Tensor] = network.objective(
+            view_vectors, segment.targets, segment.target_vectors
+        )
         loss, sums = loss_and_sums
         (loss * scale).backward()
         return sums
@@ -186,18 +188,18 @@ def _backpropagate(
         return backward(encode(micro_batches[0]))
     with torch.no_grad():
         parts = [encode(micro_batch) for micro_batch in micro_batches]
-    features = [torch.cat(parts_of_view).requires_grad_() for parts_of_view in zip(*parts, strict=True)]
-    sums = backward(features)
+    view_vectors = [torch.cat(parts_of_view).requires_grad_() for parts_of_view in zip(*parts, strict=True)]
+    sums = backward(view_vectors)
     sizes = [len(part[0]) for part in parts]
-    gradients_of_views = [_gradient(feature).split(sizes) for feature in features]
+    gradients_of_views = [_gradient(vectors).split(sizes) for vectors in view_vectors]
     for micro_batch, *gradients in zip(micro_batches, *gradients_of_views, strict=True):
-        features_with_graph, their_gradients = [], []
-        for feature, gradient in zip(encode(micro_batch), gradients, strict=True):
-            if feature.requires_grad:
-                features_with_graph.append(feature)
+        vectors_with_graph, their_gradients = [], []
+        for vectors, gradient in zip(encode(micro_batch), gradients, strict=True):
+            if vectors.requires_grad:
+                vectors_with_graph.append(vectors)
                 their_gradients.append(gradient)
-        if features_with_graph:  # there are none if only the read-out is trained
-            torch.autograd.backward(features_with_graph, their_gradients)
+        if vectors_with_graph:  # there are none if only the read-out is trained
+            torch.autograd.backward(vectors_with_graph, their_gradients)
     return sums
 
 

@@ -47,7 +47,7 @@ def new_views_program(config: NewViewsConfig, distributed: DistributedContext) -
         micro_batch=config.loop.micro_batch,
         dropout=config.table.dropout,
         seed=config.seed,
-        teacher=teacher,
+        target_vectors=teacher,
     )
     text = TextSteps(source, config.loop, partial(_vectors_to_compare, words.dim), distributed, device)
     network.to(device)
@@ -90,7 +90,7 @@ def _new_network(
 
 
 def _vectors_to_compare(
-    word_dim: int, features: Sequence[Sequence[Tensor]], word_means: Sequence[Tensor]
+    word_dim: int, view_vectors: Sequence[Sequence[Tensor]], word_means: Sequence[Tensor]
 ) -> dict[str, Tensor]:
     """Return the vectors that each recall@1 is measured on, each number centred and divided by its deviation.
 
@@ -98,7 +98,7 @@ def _vectors_to_compare(
     recall@1/both that of the two concatenated. Where the last is larger than the first, the mean becomes the
     model's last view (``--beside``). ``word_dim`` is the size of a vector in one word table.
     """
-    all_views = [torch.cat([view.float() for view in views], dim=1) for views in features]
+    all_views = [torch.cat([view.float() for view in views], dim=1) for views in view_vectors]
     # The view BAG reads the first table.
     pairs = zip(all_views, word_means, strict=True)
     both = [torch.cat([views, words[:, :word_dim]], dim=1) for views, words in pairs]

@@ -237,16 +237,16 @@ class Objective(nn.Module):
         return self.metrics
 
     def forward(
-        self, features: Sequence[Tensor], targets: Targets, teacher_BK: Tensor | None = None
+        self, view_vectors: Sequence[Tensor], targets: Targets, teacher_BK: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, with its gradient, and the ``metrics``, float64; all sum over anchors.
 
         The loss is the mean over pairs of views and directions, plus the weighted terms. The teacher's term
-        is 1 − cosine of the teacher's vector and the predicted one. ``features`` are [B, D] for each view, of
-        any floating type; scores are computed in float32, or in float64 if the features are. Nothing waits
-        for the device.
+        is 1 − cosine of the teacher's vector and the predicted one. ``view_vectors`` are [B, D] for each
+        view, of any floating type; scores are computed in float32, or in float64 if the vectors are. Nothing
+        waits for the device.
         """
-        views = list(map(_exact, features))
+        views = list(map(_exact, view_vectors))
         anchors = [view_BD[targets.anchor] for view_BD in views]
         needs_cosines = self.config.score == "cosine" or "same" in self.term_weights
         units = [normalize(view_BD, dim=1) for view_BD in views] if needs_cosines else []
@@ -313,16 +313,16 @@ class MeaningObjective(nn.Module):
         """Return the names of the metrics of a batch with these targets; graded pairs have fewer."""
         return ["loss", "loss/grades", "loss/kept"] if isinstance(targets, Grades) else self.metrics
 
-    def meaning(self, features: Sequence[Tensor]) -> Tensor:
-        """Return the meanings, [B, K], each at length 1, from the features [B, D] of each view."""
-        side_by_side = torch.cat([_exact(feature) for feature in features], dim=1)
+    def meaning(self, view_vectors: Sequence[Tensor]) -> Tensor:
+        """Return the meanings, [B, K], each at length 1, from the vectors [B, D] of each view."""
+        side_by_side = torch.cat([_exact(vectors_BD) for vectors_BD in view_vectors], dim=1)
         if self.readout is None:
             return normalize(side_by_side, dim=1)
         meaning_BK: Tensor = self.readout(side_by_side)
         return meaning_BK
 
     def forward(
-        self, features: Sequence[Tensor], targets: Targets | Grades, start_BK: Tensor | None = None
+        self, view_vectors: Sequence[Tensor], targets: Targets | Grades, start_BK: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, with its gradient, and its metrics, float64; all are sums over anchors.
 
@@ -330,10 +330,10 @@ class MeaningObjective(nn.Module):
         by their cosine over 0.05, and *meaning* contrasts the meanings by their cosine over the temperature,
         each with one softmax over positives and negatives. *kept* is 1 − cosine of an anchor's meaning and
         that of the start. For graded pairs there is no *views*, and *meaning* is (e / τ)² / 2, where e is
-        the error of the cosine and τ the temperature. ``features`` are [B, D] for each of all views;
+        the error of the cosine and τ the temperature. ``view_vectors`` are [B, D] for each of all views;
         ``start_BK``, the meanings by the start, must be given. Nothing waits for the device.
         """
-        meaning_BK = self.meaning(features)
+        meaning_BK = self.meaning(view_vectors)
         assert start_BK is not None
         start_AK = start_BK.to(meaning_BK)[targets.anchor]
         kept = (1 - cosine_similarity(meaning_BK[targets.anchor], start_AK)).sum()
@@ -346,7 +346,7 @@ class MeaningObjective(nn.Module):
         score_AB = meaning_BK[targets.anchor] @ meaning_BK.T / self.temperature
         terms = {"meaning": contrastive_losses(score_AB, targets, "all").sum(), "kept": kept}
         if "views" in self.term_weights:
-            units = [normalize(_exact(features[position]), dim=1) for position in self.positions]
+            units = [normalize(_exact(view_vectors[position]), dim=1) for position in self.positions]
             scores = (
                 one[targets.anchor] @ other.T / TEMPERATURE for one, other in itertools.permutations(units, 2)
             )

@@ -150,11 +150,12 @@ class PairSteps:
             (segment,) = step.segments
             (batch,) = segment.micro_batches
             with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
-                features = network.encode(batch.tokens, batch.plans, step.leaves(network.words))
-            sums = sums.to(self.device) + self.objective(features, segment.targets, segment.teacher)[1]
+                view_vectors = network.encode(batch.tokens, batch.plans, step.leaves(network.words))
+            _, metrics = self.objective(view_vectors, segment.targets, segment.target_vectors)
+            sums = sums.to(self.device) + metrics
             anchors += step.anchors
             if isinstance(segment.targets, Grades):
-                cosines_of_steps.append(_cosines(self.objective.meaning(features), segment.targets))
+                cosines_of_steps.append(_cosines(self.objective.meaning(view_vectors), segment.targets))
         names = self.objective.metrics_of(segment.targets)
         scores = dict(zip((f"pairs/{name}" for name in names), (sums / anchors).tolist(), strict=True))
         if cosines_of_steps:

@@ -26,7 +26,7 @@ the interpreter lock."""
 VectorsToCompare = Callable[[Sequence[Sequence[Tensor]], Sequence[Tensor]], dict[str, Tensor]]
 """A function that returns the vectors [N, D] that each recall@1 is measured on, by the recall's name.
 
-Its arguments are lists with one item for each validation step: the features of each view, [B, width], and the
+Its arguments are lists with one item for each validation step: the vectors of each view, [B, width], and the
 mean of the words' vectors, [B, W], of all word tables side by side."""
 
 
@@ -91,7 +91,7 @@ class TextSteps:
         """
         sums = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=self.device)
         anchors = 0
-        features_of_steps: list[list[Tensor]] = []
+        view_vectors_of_steps: list[list[Tensor]] = []
         word_means: list[Tensor] = []  # [B, W] of each step, all tables side by side
         for step_on_host in self.validation_steps:
             step = move_to_device(step_on_host, self.device)
@@ -101,15 +101,15 @@ class TextSteps:
             means = [embedding_bag(tokens, rows, batch.offsets, include_last_offset=True) for rows in leaves]
             word_means.append(torch.cat(means, dim=1))
             with torch.autocast(self.device.type, torch.bfloat16, enabled=autocast):
-                features = network.encode(batch.tokens, batch.plans, leaves)
-            sums = sums + network.objective(features, segment.targets, segment.teacher)[1]
+                view_vectors = network.encode(batch.tokens, batch.plans, leaves)
+            sums = sums + network.objective(view_vectors, segment.targets, segment.target_vectors)[1]
             anchors += step.anchors
-            features_of_steps.append(features)
+            view_vectors_of_steps.append(view_vectors)
         if not anchors:
             return {"anchors": 0}
         metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))
         accuracy = fmean(value for name, value in metrics.items() if "accuracy@1/" in name)
-        vectors_by_recall = self.vectors_to_compare(features_of_steps, word_means)
+        vectors_by_recall = self.vectors_to_compare(view_vectors_of_steps, word_means)
         recalls = {
             name: neighbour_recall(vectors, self.positions) for name, vectors in vectors_by_recall.items()
         }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multiview.judge import NUMBERS, Judge, facts
+from multiview.judge import FEATURES, Judge, facts
 from multiview.judge.judge import JUDGE_FOLDER, UNHEEDED
 from multiview.judge.weights import Weights
 from multiview.structure import negation, poles
@@ -110,10 +110,10 @@ def test_a_damaged_file_is_refused(tmp_path: Path, key: str, value: Any) -> None
         Judge.load(tmp_path / "own.json")
 
 
-def test_numbers_that_hardly_vary_do_not_leave_a_deviation_of_zero(tmp_path: Path) -> None:
-    numbers = np.random.default_rng(0).random((6, len(NUMBERS)))
-    numbers[:, 0] = 1 - 1e-8 * numbers[:, 0]
-    Weights.fit(numbers, np.array([0, 1] * 3), strength=5.0).save(tmp_path / "own.json")
+def test_features_that_hardly_vary_do_not_leave_a_deviation_of_zero(tmp_path: Path) -> None:
+    features = np.random.default_rng(0).random((6, len(FEATURES)))
+    features[:, 0] = 1 - 1e-8 * features[:, 0]
+    Weights.fit(features, np.array([0, 1] * 3), strength=5.0).save(tmp_path / "own.json")
     assert Weights.load(tmp_path / "own.json").deviation[0] == 1
 
 
@@ -158,14 +158,14 @@ def test_a_threshold_is_kept_in_the_judges_file(tmp_path: Path, monkeypatch) -> 
     own = Judge.load()
     score = np.random.default_rng(0).random(2000)
     monkeypatch.setattr(Judge, "pairs", lambda self, pairs: [SimpleNamespace(probability=p) for p in score])
-    found = own.threshold([SAME] * 2000, score > 0.3, precision=0.98)
+    found = own.choose_threshold([SAME] * 2000, score > 0.3, precision=0.98)
     own.save(tmp_path / "own.json")
     kept = Judge.load(tmp_path / "own.json", source=own.source).weights.about["threshold"]
     assert kept == {"precision": 0.98, **found._asdict()} and 0.25 < found.threshold < 0.35
     for precision in (1, 0.2, "x", None):
         with pytest.raises(UserError, match="precision"):
-            own.threshold(TWO, [1, 0], precision=precision)
+            own.choose_threshold(TWO, [1, 0], precision=precision)
     with pytest.raises(UserError, match="both must occur"):
-        own.threshold([SAME], [1])
+        own.choose_threshold([SAME], [1])
     with pytest.raises(UserError, match=r"[01] pairs that say the same"):
-        own.threshold([SAME] * 2000, [1] + [0] * 1999)
+        own.choose_threshold([SAME] * 2000, [1] + [0] * 1999)

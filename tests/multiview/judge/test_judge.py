@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multiview.judge import NUMBERS, Judge
-from multiview.judge.judge import MAX_LOST_CHECKS, Checks, read_numbers
+from multiview.judge import FEATURES, Judge
+from multiview.judge.judge import MAX_LOST_CHECKS, Checks, read_features
 from multiview.judge.long_texts import MAX_WORDS
 from multiview.judge.weights import PULLS
 from runtime.cli import warn_once
@@ -47,7 +47,7 @@ def test_pairs_that_differ_have_a_reason(judge: Judge, pair: tuple[str, str], re
     judgement = judge(*pair)
     assert judgement.probability < 0.5
     assert reason in [str(one) for one in judgement.reasons] and reason in str(judgement)
-    assert judgement.numbers.keys() == NUMBERS.keys()
+    assert judgement.numbers.keys() == FEATURES.keys()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_pairs_come_as_a_list_an_array_or_lists_of_tokens(judge: Judge) -> None:
     assert judge.pairs([]) == []
 
 
-def test_the_numbers_of_a_pair_are_those_of_the_pair_the_other_way(judge: Judge) -> None:
+def test_the_features_of_a_pair_are_those_of_the_pair_the_other_way(judge: Judge) -> None:
     """A word with its opposite on one side alone, several opposites, a repeated word, other counts."""
     sentences = (
         "It is on.",
@@ -131,7 +131,7 @@ def test_the_numbers_of_a_pair_are_those_of_the_pair_the_other_way(judge: Judge)
         "In May Anna came to Rome from Rome.",
     )
     every_pair = [(a, b) for a in sentences for b in sentences]
-    one_way, other_way = (read_numbers([p[::d] for p in every_pair], judge.source)[1] for d in (1, -1))
+    one_way, other_way = (read_features([p[::d] for p in every_pair], judge.source)[1] for d in (1, -1))
     np.testing.assert_allclose(one_way, other_way, atol=1e-6)
 
 
@@ -158,16 +158,16 @@ def test_a_comparison_the_other_way_is_an_opposite(judge: Judge) -> None:
     assert same.probability > 0.5 > larger.probability and not larger.numbers["agreeing"]
 
 
-def test_numbers_of_a_pair(judge: Judge) -> None:
+def test_features_of_a_pair(judge: Judge) -> None:
     pairs = [("The red hat fell.", "The blue hat fell."), SWAPPED, ("Anna met two men.", "Anna met men.")]
-    _, rows = read_numbers(pairs, judge.source)
-    number = dict(zip(NUMBERS, rows.T, strict=True))
-    assert number["words"].tolist() == pytest.approx([2 / 3, 1, (3 / 4 + 1) / 2])
-    assert number["moved"].tolist() == pytest.approx([0, 1, 0])
-    assert number["missing names"].tolist() == [0, 0, 1]
-    assert number["inversions"].tolist() == pytest.approx([0, 1, 0])
-    assert number["other words"][1] == 1 > number["worst partner"][0]
-    assert number["exchanges"].tolist() == [0, 1, 0]
+    _, rows = read_features(pairs, judge.source)
+    feature = dict(zip(FEATURES, rows.T, strict=True))
+    assert feature["words"].tolist() == pytest.approx([2 / 3, 1, (3 / 4 + 1) / 2])
+    assert feature["moved"].tolist() == pytest.approx([0, 1, 0])
+    assert feature["missing names"].tolist() == [0, 0, 1]
+    assert feature["inversions"].tolist() == pytest.approx([0, 1, 0])
+    assert feature["other words"][1] == 1 > feature["worst partner"][0]
+    assert feature["exchanges"].tolist() == [0, 1, 0]
 
 
 def test_the_judge_in_the_package_knows_its_checks(judge: Judge) -> None:
@@ -179,15 +179,15 @@ def test_the_judge_in_the_package_knows_its_checks(judge: Judge) -> None:
 
 def test_a_stronger_pull_is_taken_where_checks_would_be_lost(judge: Judge) -> None:
     checks, start = Checks.read(judge.source), judge.weights
-    numbers = np.tile(checks.numbers_nF, (8, 1))
+    features = np.tile(checks.features_nF, (8, 1))
     wrong = np.array([float(row[1] == "0" or row[0] == "itself") for row in checks.rows] * 8)
-    own = start.fit_on(numbers, wrong)
-    kept = checks.fit(start, numbers, wrong)
+    own = start.fit_on(features, wrong)
+    kept = checks.fit(start, features, wrong)
     known = checks.wrong(start)
     assert len({*checks.wrong(own)} - {*known}) > MAX_LOST_CHECKS and own.about["pull"] < PULLS[0]
     assert kept.about["pull"] > own.about["pull"]
     assert len(kept.about["broken checks"]) <= MAX_LOST_CHECKS or kept.about["pull"] == PULLS[0]
-    set_pull = checks.fit(start, numbers, wrong, pull=own.about["pull"])
+    set_pull = checks.fit(start, features, wrong, pull=own.about["pull"])
     assert set_pull.weight == own.weight and len(set_pull.about["broken checks"]) > MAX_LOST_CHECKS
 
 

@@ -117,8 +117,8 @@ def test_halves_of_plain_sentences_share_no_verb() -> None:
 
 def test_a_fit_meets_the_grades_of_its_pairs() -> None:
     rng = np.random.default_rng(0)
-    numbers = rng.normal(size=(3000, len(SimilarityWeights.number_names)))
-    grades = 1 / (1 + np.exp(-numbers[:, 0] - numbers[:, 1]))
-    parts = [Graded(numbers[:2900], grades[:2900], 1.0), Graded(numbers[:50], 1 - grades[:50], 1e-6)]
+    features = rng.normal(size=(3000, len(SimilarityWeights.required_features)))
+    grades = 1 / (1 + np.exp(-features[:, 0] - features[:, 1]))
+    parts = [Graded(features[:2900], grades[:2900], 1.0), Graded(features[:50], 1 - grades[:50], 1e-6)]
     fitted = fit(parts, 1.0)
-    assert np.abs(fitted.probabilities(numbers[2900:]) - grades[2900:]).mean() < 0.1
+    assert np.abs(fitted.probabilities(features[2900:]) - grades[2900:]).mean() < 0.1

@@ -9,7 +9,7 @@ import pytest
 from corpora.inputs import read_table
 from multiview.judge import Judge
 from multiview.judge.certain import MAX_PROBABILITY
-from multiview.judge.judge import read_numbers
+from multiview.judge.judge import read_features
 from multiview.judge.typed import QUESTIONS, asked_alike, in_one_form
 
 KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
@@ -108,5 +108,5 @@ def test_what_else_differs_is_left_to_the_weights(judge: Judge) -> None:
         ("It is not good.", "It is bad."),
         ("Monday is free.", "It is free on Tuesday or Friday."),
     ):
-        expected = judge.weights.probabilities(read_numbers([(a, b)], judge.source)[1])[0]
+        expected = judge.weights.probabilities(read_features([(a, b)], judge.source)[1])[0]
         assert judge(a, b).probability == pytest.approx(expected)

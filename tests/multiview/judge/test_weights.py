@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from multiview.judge import NUMBERS, Judge
+from multiview.judge import FEATURES, Judge
 from multiview.judge.judge import JUDGE_FOLDER
 from multiview.judge.weights import MIN_SLOPE, PULLS, Weights, _design
 
@@ -18,14 +18,14 @@ def drawn(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of pairs spread as the package's judge knows them, and labels that are noise."""
     generator = np.random.default_rng(seed)
     first = start()
-    numbers = generator.normal(first.mean, first.deviation, (count, len(NUMBERS)))
-    return numbers, (generator.random(count) < 0.5).astype(float)
+    features = generator.normal(first.mean, first.deviation, (count, len(FEATURES)))
+    return features, (generator.random(count) < 0.5).astype(float)
 
 
 def test_the_fit_is_that_of_an_optimiser_that_knows_nothing() -> None:
-    numbers, labels = drawn(40)
+    features, labels = drawn(40)
     first, pull = start(), 20.0
-    design = _design(numbers, np.array(first.mean), np.array(first.deviation))
+    design = _design(features, np.array(first.mean), np.array(first.deviation))
     own = np.array(first.weight)
 
     def least(design: np.ndarray, centre: np.ndarray, ridge: float) -> np.ndarray:
@@ -43,17 +43,17 @@ def test_the_fit_is_that_of_an_optimiser_that_knows_nothing() -> None:
     slope = max(slope, MIN_SLOPE)
     shift = np.eye(len(own))[0] * level
     expected = (least(design, slope * own + shift, pull) - shift) / slope
-    np.testing.assert_allclose(first.fit_on(numbers, labels, pull=pull).weight, expected, atol=1e-3)
+    np.testing.assert_allclose(first.fit_on(features, labels, pull=pull).weight, expected, atol=1e-3)
 
 
 def test_pairs_that_agree_take_the_strongest_pull_and_many_of_another_rule_a_weak_one() -> None:
-    numbers, _ = drawn(60)
-    agreeing = (np.random.default_rng(2).random(60) < start().probabilities(numbers)).astype(float)
-    assert start().fit_on(numbers, agreeing).about["pull"] == PULLS[0]
-    numbers, _ = drawn(1500)
-    index = list(NUMBERS).index("words")
-    rule = (numbers[:, index] < start().mean[index]).astype(float)
-    fitted = start().fit_on(numbers, rule)
+    features, _ = drawn(60)
+    agreeing = (np.random.default_rng(2).random(60) < start().probabilities(features)).astype(float)
+    assert start().fit_on(features, agreeing).about["pull"] == PULLS[0]
+    features, _ = drawn(1500)
+    index = list(FEATURES).index("words")
+    rule = (features[:, index] < start().mean[index]).astype(float)
+    fitted = start().fit_on(features, rule)
     assert fitted.about["pull"] <= PULLS[2]
     new, _ = drawn(500, seed=1)
     is_below = new[:, index] < start().mean[index]
@@ -61,17 +61,17 @@ def test_pairs_that_agree_take_the_strongest_pull_and_many_of_another_rule_a_wea
 
 
 def test_a_wrong_and_sure_start_does_not_overshoot() -> None:
-    numbers, _ = drawn(300)
-    wrong = (start().probabilities(numbers) < 0.5).astype(float)
-    fitted = start().fit_on(numbers, wrong, pull=1e-3)
-    assert ((fitted.probabilities(numbers) > 0.5) == (wrong == 1)).mean() > 0.99
+    features, _ = drawn(300)
+    wrong = (start().probabilities(features) < 0.5).astype(float)
+    fitted = start().fit_on(features, wrong, pull=1e-3)
+    assert ((fitted.probabilities(features) > 0.5) == (wrong == 1)).mean() > 0.99
 
 
 def test_the_cosine_of_an_encoder_gets_a_scale_of_its_own() -> None:
-    numbers, _ = drawn(50)
-    scaled = start().with_scale_of("topic", numbers)
-    index = list(NUMBERS).index("topic")
-    assert scaled.mean[index] == pytest.approx(numbers[:, index].mean())
-    assert scaled.deviation[index] == pytest.approx(numbers[:, index].std())
+    features, _ = drawn(50)
+    scaled = start().with_scale_of("topic", features)
+    index = list(FEATURES).index("topic")
+    assert scaled.mean[index] == pytest.approx(features[:, index].mean())
+    assert scaled.deviation[index] == pytest.approx(features[:, index].std())
     assert scaled.weight == start().weight and scaled.mean[:index] == start().mean[:index]
     assert Judge(scaled).weights is scaled

@@ -1,6 +1,6 @@
-"""Computes the numbers of pairs of sentences that the judge reads, for many pairs at once.
+"""Computes the features of pairs of sentences that the judge reads, for many pairs at once.
 
-:data:`FORMULAS` has the formula of each number.
+:data:`FORMULAS` has the formula of each feature.
 
 Legend of dimension suffixes: n pairs, T words of one side of all pairs, U distinct words, E size of word
 vectors.
@@ -46,9 +46,9 @@ class ComparedWords:
         row_U = table.vocabulary.lookup(texts)
         self.vectors: FormVectors = unit_rows(table.rows(0, row_U).float().cpu().numpy())
         rank = row_U.copy()
-        for number, text in enumerate(texts):
+        for index, text in enumerate(texts):
             if not text.islower():
-                rank[number] = table.vocabulary.row(text.lower())
+                rank[index] = table.vocabulary.row(text.lower())
         self.rarity = np.log1p(np.minimum(rank, LAST_RANK)).astype(np.float64)
         """The rarity of each distinct word, [U]: the logarithm of its rank by frequency."""
 
@@ -174,10 +174,10 @@ FORMULAS: Mapping[str, Callable[[Comparison, ComparedWords], NDArray[Any]]] = {
         np.abs(np.subtract(*(np.bincount(side.pair, minlength=side.pair_count) for side in comparison.words)))
     ),
 }
-"""The formula of each number, by its name; :data:`multiview.judge.NUMBERS` says what the numbers mean."""
+"""The formula of each feature, by its name; :data:`multiview.judge.FEATURES` says what the features mean."""
 
 
-def compute_numbers(comparison: Comparison, table: WordTable) -> dict[str, NDArray[Any]]:
-    """Return the numbers of the pairs of a comparison, by the names in ``NUMBERS``: [n] each."""
+def compute_features(comparison: Comparison, table: WordTable) -> dict[str, NDArray[Any]]:
+    """Return the features of the pairs of a comparison, by the names in ``FEATURES``: [n] each."""
     words = ComparedWords(comparison, table)
     return {name: formula(comparison, words) for name, formula in FORMULAS.items()}
