@@ -34,9 +34,6 @@ def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path) -> None:
     ray_cache = run_corpus(corpus, tmp_path / "ray", pool, shard_sentences=64)
     assert (tmp_path / "died").exists()
     assert ray_cache.manifest.content_sha256() == local_cache.manifest.content_sha256()
-
-    with pytest.raises(UserError, match="the cluster has no GPUs"), RayPool(toys, 1, address="local", gpus=1):
-        pass
     assert not ray.is_initialized()
 
 
@@ -56,3 +53,8 @@ def test_no_more_actors_than_a_cluster_has_room_for(gpus: int, monkeypatch) -> N
         answers[-1].set_exception(RuntimeError())
         with pytest.raises(BrokenExecutor, match="RuntimeError"):
             answer.result(timeout=1)
+    cluster.cluster_resources.return_value = {}
+    without = "GPUs" if gpus else "cores"
+    with pytest.raises(UserError, match=f"the cluster has no {without}"):
+        module.RayPool(toys, 1, address="local", gpus=gpus).__enter__()
+    assert cluster.shutdown.call_count == 2
