@@ -1,11 +1,13 @@
-"""The options of training: frozen dataclasses for each of the two programs and its parts, and the presets.
+"""The options of training, the two programs that ``--start`` chooses between, and the presets.
 
-``python -m multiview.train`` is two programs: :class:`ContinueConfig` has the options of training that goes
-on from a model, :class:`NewViewsConfig` those of training new views from nothing, and
-:class:`SharedConfig` those that both programs have. The command line alone takes the options of both, as a
-:class:`TrainConfig`; :meth:`TrainConfig.resolve` then returns the configuration of the program that
-``--start`` chooses, and all code behind the command line gets this one (:data:`ProgramConfig`). This module
-imports no torch.
+``python -m multiview.train`` is two programs: training that goes on from a model, and training of new views
+from nothing. Options are declared in classes named ``...Options``, which have no methods.
+:class:`SharedOptions` has those of both programs, :class:`ContinueOptions` and :class:`NewViewsOptions` those
+of one. The command line takes them all, as a :class:`TrainConfig`. :meth:`TrainConfig.resolve` returns the
+configuration of one program, a :class:`ContinueConfig` or a :class:`NewViewsConfig`, which has the options of
+this program alone, checks them, and derives further values from them. All code behind the command line gets
+this one (:data:`ProgramConfig`). The options of word tables, encoders and losses are in
+:mod:`multiview.model_config`. This module imports no torch.
 
 The defaults are the preset ``laptop``, whose new views learn within minutes on two cores: a tree begins as a
 bag of words that is equal in all views, so that they match each other from the first step on, and words are
@@ -22,11 +24,18 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge
 
+from multiview.model_config import (
+    BUILTIN,
+    MAX_VIEWS,
+    EncoderConfig,
+    MeaningConfig,
+    ObjectiveConfig,
+    TableConfig,
+)
 from runtime.cli import (
     Count,
     CountOrNone,
     Epochs,
-    Fraction,
     NotNegative,
     Positive,
     Seed,
@@ -40,110 +49,15 @@ from runtime.folders import refuse_others
 
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
-MAX_VIEWS = 32
-"""The most views of a model, because each has its own encoder and each pair its own term of the loss."""
-
-Case = Literal["exact", "backoff", "lower"]
-Boundary = Literal["document", "none"]
-Denominator = Literal["paper", "all", "quickthought"]
-InitRule = Literal["xavier", "bag"]
-Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max"]
-"""How the states of a view's nodes become one vector: ``root`` is the state of the root, ``mean`` and ``max``
-are taken over all states. ``+`` is a sum; vectors between commas are concatenated and divided by their
-number."""
-
-BUILTIN_FOLDER = Path(__file__).parent / "builtin" / "dep-const-seq-v8"
-"""The folder of the encoder in the package."""
 DISTIL = "distil:"
 """The prefix in ``--vectors`` of a sentence encoder's name; the encoder then encodes each word by itself."""
 BUILTIN_WORDS = "builtin"
 """The value of ``--vectors`` that chooses the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
-BUILTIN = "builtin"
-"""The value of ``--start`` that chooses the encoder in the package."""
 NO_VECTORS = NO_START = NO_VIEWS = "none"
 """With this value of ``--vectors`` words start at random, with this of ``--start`` all weights do, and with
 this of ``--views`` only the read-out of the start is trained."""
 TRAIN = "train"
 """The value of ``--vectors`` that trains skip-gram vectors on the corpus itself."""
-
-
-@configuration
-class TableConfig:
-    """Options of the word tables: which words have vectors of their own, and how these are trained."""
-
-    size: Count = 30_000
-    """Most frequent words to train."""
-    buckets: CountOrNone = 2_000
-    """Hash buckets of other words."""
-    case: Case = "lower"
-    """How to look up words not listed as written."""
-    expand: CountOrNone = 0
-    """Words of --vectors to add after training."""
-    dim: Count = 256
-    """Size E of vectors made here, or of those of --vectors builtin."""
-    dropout: Fraction = 0.15
-    """Share of words that a step reads as unknown."""
-    rate: NotNegative = 5.0
-    """Factor on the learning rate."""
-    update: Literal["dense", "rows"] = "rows"
-    """Adam on whole tables, or on a step's rows alone."""
-
-    @property
-    def min_count(self) -> int:
-        """How often a word must occur to have a vector: twice, or once if there are no hash buckets."""
-        return 2 if self.buckets else 1
-
-
-@configuration
-class EncoderConfig:
-    """Options of the encoder that each view has."""
-
-    dim: Count = 128
-    """Hidden size D of each view."""
-    start: InitRule = "bag"
-    """xavier as in the paper, or bag: trees start as bags of words weighted by their rarity, views alike."""
-    pooling: Pooling = "root"
-    """How states of nodes become a sentence's vector."""
-    engine: Literal["native", "dgl"] = "native"
-    """Kernels of our own, or DGL."""
-    relations: bool = False
-    """Whether dep knows the role of each child."""
-
-
-@configuration
-class ObjectiveConfig:
-    """Options of the contrast between new views: what it compares, and how."""
-
-    boundary: Boundary = "document"
-    """Whether neighbours must share a document."""
-    denominator: Denominator = "all"
-    """``paper``: a softmax for each positive, against what is outside the context. ``all``: one softmax over
-    positives and negatives. ``quickthought``: as ``all``, and with the sentence itself at score 0."""
-    score: Literal["bilinear", "dot", "cosine"] = "dot"
-    """S = F W Fᵀ, S = F Fᵀ, or the cosine over 0.05."""
-    direction: Literal["forward", "both"] = "both"
-    """Anchors from a pair's first view, or from both."""
-    same: NotNegative = 0.0
-    """Weight of the same-sentence term."""
-    teacher: Path | None = None
-    """A sentence encoder's vectors to learn from: a .npy of one row per sentence of the trees."""
-
-
-@configuration
-class MeaningConfig:
-    """Options of the loss by which a model goes on: the weights of its terms."""
-
-    boundary: Boundary = "document"
-    """Whether neighbours must share a document."""
-    views: NotNegative = 1.0
-    """Going on from a model: weight of the contrast between views."""
-    meaning: NotNegative = 1.0
-    """Going on from a model: weight of the contrast of meanings."""
-    temperature: Positive | None = None
-    """Going on from a model: divides cosines of meanings; None: 0.05 on a text, 0.1 on pairs alone."""
-    keep: NotNegative | None = None
-    """Going on from a model: weight of 1 - cosine of a sentence's meaning and its meaning by the start; None:
-    20 on a text, 5 on pairs alone."""
 
 
 @configuration
@@ -176,7 +90,7 @@ class LoopConfig:
 
 
 @configuration
-class SharedConfig:
+class SharedOptions:
     """Options that both programs of ``python -m multiview.train`` have."""
 
     preset: str = LAPTOP
@@ -200,6 +114,49 @@ class SharedConfig:
     """Seed of the weights and of the order of segments."""
     loop: LoopConfig = LoopConfig()
     """Steps and how they are computed."""
+
+
+@configuration
+class ContinueOptions(SharedOptions):
+    """Options of training that goes on from a model, on a text, on pairs, or on both."""
+
+    start: str = BUILTIN
+    """Model to go on from: a folder, builtin, or none, which trains new views (dep,const by default) and
+    takes the options of words, tables and encoders. The licences of start, text and pairs count for the
+    new model."""
+    pairs: tuple[Path, ...] = ()
+    """Going on from a model: files of pairs to learn from, in place of a text or, with --trees, beside it.
+    TSV, CSV or JSON Lines with the columns anchor, positive, negative, or sentence1, sentence2, score."""
+    validation: Path | None = None
+    """Pairs that validate; by default a tenth of --pairs."""
+    objective: MeaningConfig = MeaningConfig()
+    """The contrastive loss."""
+
+
+@configuration
+class NewViewsOptions(SharedOptions):
+    """Options of training new views by contrast with each other, as in Simoulin & Crabbé 2021."""
+
+    words: Literal["trained", "tuned", "fixed", "both"] | None = None
+    """Words are trained from nothing, tuned from --vectors on, or fixed as these; both gives two models,
+    NAME/trained and NAME/fixed. None: fixed if --vectors names some, else trained."""
+    vectors: str = BUILTIN_WORDS
+    """builtin (words of the encoder in the package; the model's licence is CC BY-SA 4.0), none, a file,
+    distil:MODEL (words as a sentence-transformers model encodes them), train (skip-grams of the corpus)."""
+    beside: Literal["words", "nothing"] | None = None
+    """What stands beside the views: the mean of their words, or nothing. None: the words where that finds
+    more neighbours on the validation set."""
+    table: TableConfig = TableConfig()
+    """Words and their tables."""
+    encoder: EncoderConfig = EncoderConfig()
+    """The encoder of each view."""
+    objective: ObjectiveConfig = ObjectiveConfig()
+    """The contrastive loss."""
+
+
+@configuration
+class SharedConfig(SharedOptions):
+    """The checks of both programs, and what they derive from their options."""
 
     default_epochs: ClassVar[int] = 3
     """The number of epochs without ``--loop.epochs``."""
@@ -252,20 +209,8 @@ class SharedConfig:
 
 
 @configuration
-class ContinueConfig(SharedConfig):
-    """Options of training that goes on from a model, on a text, on pairs, or on both."""
-
-    start: str = BUILTIN
-    """Model to go on from: a folder, builtin, or none, which trains new views (dep,const by default) and
-    takes the options of words, tables and encoders. The licences of start, text and pairs count for the
-    new model."""
-    pairs: tuple[Path, ...] = ()
-    """Going on from a model: files of pairs to learn from, in place of a text or, with --trees, beside it.
-    TSV, CSV or JSON Lines with the columns anchor, positive, negative, or sentence1, sentence2, score."""
-    validation: Path | None = None
-    """Pairs that validate; by default a tenth of --pairs."""
-    objective: MeaningConfig = MeaningConfig()
-    """The contrastive loss."""
+class ContinueConfig(ContinueOptions, SharedConfig):
+    """Training that goes on from a model."""
 
     @property
     def model_name(self) -> str:
@@ -287,24 +232,8 @@ class ContinueConfig(SharedConfig):
 
 
 @configuration
-class NewViewsConfig(SharedConfig):
-    """Options of training new views by contrast with each other, as in Simoulin & Crabbé 2021."""
-
-    words: Literal["trained", "tuned", "fixed", "both"] | None = None
-    """Words are trained from nothing, tuned from --vectors on, or fixed as these; both gives two models,
-    NAME/trained and NAME/fixed. None: fixed if --vectors names some, else trained."""
-    vectors: str = BUILTIN_WORDS
-    """builtin (words of the encoder in the package; the model's licence is CC BY-SA 4.0), none, a file,
-    distil:MODEL (words as a sentence-transformers model encodes them), train (skip-grams of the corpus)."""
-    beside: Literal["words", "nothing"] | None = None
-    """What stands beside the views: the mean of their words, or nothing. None: the words where that finds
-    more neighbours on the validation set."""
-    table: TableConfig = TableConfig()
-    """Words and their tables."""
-    encoder: EncoderConfig = EncoderConfig()
-    """The encoder of each view."""
-    objective: ObjectiveConfig = ObjectiveConfig()
-    """The contrastive loss."""
+class NewViewsConfig(NewViewsOptions, SharedConfig):
+    """Training of new views."""
 
     default_epochs: ClassVar[int] = 8
     default_rate: ClassVar[float] = 1e-3
@@ -363,12 +292,8 @@ class ObjectiveOptions(MeaningConfig, ObjectiveConfig):
 
 
 @configuration
-class TrainConfig(NewViewsConfig, ContinueConfig):
-    """What the command line takes: the options of both programs.
-
-    It inherits them only to declare each option once. :meth:`resolve` is all that is called of it, since the
-    other methods belong to one program or the other.
-    """
+class TrainConfig(NewViewsOptions, ContinueOptions):
+    """The options of the command line: those of both programs."""
 
     objective: ObjectiveOptions = ObjectiveOptions()
     """The contrastive loss."""
@@ -443,7 +368,7 @@ FREE_TO_CHANGE = ("preset", "trees", "name", "output", "dry-run", "device", "que
 """The options that a resumed run may change: those that do not change the weights, and the time limit."""
 
 
-def options_of(config: SharedConfig) -> dict[str, Any]:
+def options_of(config: SharedOptions) -> dict[str, Any]:
     """Return the value of every option, as JSON, by its name on the command line without the dashes."""
     options: dict[str, Any] = {"start": NO_START}  # replaced if the configuration has a start
     for name, value in config_to_json(config).items():

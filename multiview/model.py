@@ -28,7 +28,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
-from multiview.config import EncoderConfig, InitRule
 from multiview.encoders.batch_encoder import (
     ArrayOrTensor,
     annotations_of,
@@ -48,6 +47,7 @@ from multiview.folder.files import (
 )
 from multiview.folder.reading import MAX_LENGTH, SentenceReader, TextSource, Tokens
 from multiview.inference.encoding import ENCODE_BATCH, EncodeOptions, EncodingJob, VectorKind, vectors_of
+from multiview.model_config import EncoderConfig, InitRule
 from multiview.structure.joining import check_share, check_structure_size, structure_vectors
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors

@@ -103,7 +103,8 @@ def command_of(config: ReadoutConfig) -> str:
 
 def written_folder(config: ReadoutConfig) -> Path:
     """Return the folder of the new model. Raises UserError if it holds anything but a model."""
-    from multiview.folder.files import BUILTIN, refuse_other_content
+    from multiview.folder.files import refuse_other_content
+    from multiview.model_config import BUILTIN
 
     if config.output is None and config.model == BUILTIN:
         raise UserError(f"--output: needed for {BUILTIN}, which stays as it is")

@@ -32,13 +32,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from corpora.ranking.queries import QuerySet, read_queries, report_lines
-from multiview.config import (
-    LAPTOP,
-    NewViewsConfig,
-    ProgramConfig,
-    TrainConfig,
-    preset_options,
-)
+from multiview.config import LAPTOP, NewViewsConfig, ProgramConfig, TrainConfig, preset_options
 from parsing.costs import PAPER_SENTENCES, SAMPLE, paper_cost
 from parsing.names import find_trees
 from runtime.cli import LOGGER, Command, Estimate, log_to
@@ -143,7 +137,6 @@ def open_trainer(config: ProgramConfig, distributed: DistributedContext | None =
     from multiview.training.new_views import new_views_program
     from multiview.training.trainer import Trainer
 
-    assert not isinstance(config, TrainConfig), "resolve the options into one program's configuration first"
     distributed = distributed or DistributedContext()
     if isinstance(config, NewViewsConfig):
         return Trainer(config, new_views_program(config, distributed), distributed)

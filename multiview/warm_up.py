@@ -26,9 +26,9 @@ class WarmUpConfig:
 
 def main(config: WarmUpConfig) -> None:
     """Encode and judge sentences, and compute gradients as training does."""
-    from multiview.folder.files import BUILTIN
     from multiview.judge import Judge
     from multiview.model import MultiViewEncoder
+    from multiview.model_config import BUILTIN
 
     began = time.monotonic()
     encoder = MultiViewEncoder.load(BUILTIN, "cpu")

@@ -37,7 +37,7 @@ def main(config: Convert) -> None:
     from parsing.libraries.supar import checkpoint_path, from_state
     from parsing.networks.parser import CARD
     from runtime.files import sha256_file, write_text
-    from runtime.folders import model_card
+    from runtime.folders import readme_text
 
     if not config.trust_pickle:
         raise UserError(
@@ -54,7 +54,7 @@ def main(config: Convert) -> None:
     identity = model.save(config.output, name=name, version="converted", half=False)
     source = f"Converted from the checkpoint `{path.name}` (sha256 {sha256_file(path)})"
     licence = "its data, scores and licence are those of its authors."
-    write_text(config.output / CARD, model_card(name, f"{source}; {licence}"))
+    write_text(config.output / CARD, readme_text(name, f"{source}; {licence}"))
     print(f"{config.output}: sha256 {identity['sha256'][:16]}")
 
 

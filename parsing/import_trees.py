@@ -133,8 +133,8 @@ def _checked_brackets(path: Path) -> Iterator[Sentence]:
 
 def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Batch:
     """Return the trees of sentences as arrays. Raises UserError if the heads of one are not a tree."""
-    from parsing.text_parser import batch_of_parses
     from parsing.trees.arrays import to_parse
+    from parsing.trees.parses import batch_of_parses
 
     relations, labels, tags = map(ids_of, (names.relations, names.labels, names.tags))
     arcs = spans = None

@@ -21,29 +21,21 @@ from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.sentences import read_sentences
 from corpora.text import Tokenizer, Tokens
 from parsing.names import find_parser
-from parsing.trees.arrays import DEFECTS, NULL_LABEL, binarise, constituency_heights, dependency_heights
 from parsing.trees.batch import (
     BLANK_TOKEN,
-    CONST_FALLBACK,
-    DEP_FALLBACK,
     DUMMY_NAME,
     EMPTY,
     FALLBACK_NAME,
     TOO_LONG,
     Batch,
-    ConstituencyParse,
     ConstituencyParser,
-    DependencyParse,
     DependencyParser,
     DeviceLost,
-    Int,
-    Int32,
-    Int64,
     Inventories,
+    JointParser,
     UInt8,
-    concatenated_ranges,
-    offsets_of,
 )
+from parsing.trees.parses import Report, batch_of_parses, fault_line
 from parsing.trees.sentences import Trees, batch_sentences
 from runtime.cli import warn_once
 from runtime.errors import UserError, out_of_memory
@@ -61,7 +53,6 @@ EASY_SENTENCE = ("The", "cat", "sat", "on", "the", "mat", ".")
 """A sentence that every parser can parse."""
 
 Parse = TypeVar("Parse")
-Report = Callable[[str], object]
 
 
 class TextParser:
@@ -138,10 +129,9 @@ class TextParser:
             fact = "few of these words are English, which alone the builtin parsers know"
             report(f"{fact}: trees will be wrong")
         # Parsers that share an encoder run together. Sentences that fail are parsed by each parser alone.
-        dependency: Any = self.dependency
         pairs: dict[int, Any] = {}
-        if hasattr(dependency, "shares_encoder") and dependency.shares_encoder(self.constituency):
-            parse_both = functools.partial(dependency.parse_with, self.constituency)
+        if isinstance(self.dependency, JointParser) and self.dependency.shares_encoder(self.constituency):
+            parse_both = functools.partial(self.dependency.parse_with, self.constituency)
             pairs = parse_each(parse_both, rows, parsable, "joint", lambda fault: None)
         others = [i for i in parsable if i not in pairs]
         dependencies = constituents = None
@@ -159,12 +149,12 @@ class TextParser:
         It knows 96 % of the words of English books, 92 % of those of Wikipedia, and 10 to 49 % of those of
         other European languages.
         """
-        parser: Any = self.dependency or self.constituency
-        if parser is None or not str(parser.identity.get("name")).startswith("builtin"):
+        parser = self.dependency or self.constituency
+        if not isinstance(parser, JointParser) or not parser.identity["name"].startswith("builtin"):
             return False
         tokens = itertools.chain.from_iterable(sentences[:SAMPLE])
         words = [word for word in tokens if len(word) > 1 and word[0].isalpha()]
-        known_words = sum(map(parser.vectors.knows, words))
+        known_words = sum(map(parser.knows, words))
         chance = len(words) ** 0.5 / 2  # allows for a small sample
         return len(words) > 3 and known_words < 0.6 * len(words) - chance
 
@@ -296,123 +286,8 @@ def parse_each(
             except Exception:
                 line = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 raise UserError(f"{name} parser: fails on any sentence here ({line})") from error
-            report(_fault_line(f"{name} parser", error, sentences[indices[0]]))
+            report(fault_line(f"{name} parser", error, sentences[indices[0]]))
             return {}
     half = len(indices) // 2
     first_half = parse_each(parse, sentences, indices[:half], name, report)
     return first_half | parse_each(parse, sentences, indices[half:], name, report)
-
-
-def batch_of_parses(
-    sentences: Sequence[Tokens],
-    flags: UInt8,
-    inventories: Inventories,
-    dependencies: dict[int, DependencyParse] | None,
-    constituents: dict[int, ConstituencyParse] | None,
-    report: Report,
-) -> Batch:
-    """Put sentences and parses into a batch; without a valid one a sentence gets a fallback tree and a flag.
-
-    Args:
-        sentences: the tokens of each sentence.
-        flags: the flags of each sentence, [B], which are updated.
-        inventories: the names of the ids; treebanks may use the relation and the tag ``_``.
-        dependencies: dependency parses by the index of the sentence; None leaves out these trees.
-        constituents: constituency parses, likewise.
-        report: called with a line for each parse that is not a tree.
-    """
-    id_of_type: dict[str, int] = {}
-    token = [id_of_type.setdefault(word, len(id_of_type)) for tokens in sentences for word in tokens]
-    offsets = offsets_of([len(tokens) for tokens in sentences])
-    arrays: dict[str, Int32] = {"token": np.array(token, np.int32)}
-    if dependencies is not None:
-        arrays |= _dependency_fields(sentences, offsets, inventories, dependencies, flags, report)
-    if constituents is not None:
-        arrays |= _constituency_fields(sentences, offsets, inventories, constituents, flags, report)
-    return Batch(
-        sentence_offsets=offsets,
-        flags=flags,
-        fields=tuple(arrays),
-        types=list(id_of_type),
-        relations=inventories.relations,
-        **arrays,
-    )
-
-
-def _dependency_fields(
-    sentences: Sequence[Tokens],
-    offsets: Int64,
-    inventories: Inventories,
-    dependencies: dict[int, DependencyParse],
-    flags: UInt8,
-    report: Report,
-) -> dict[str, Int32]:
-    """Return the arrays of dependency trees; a sentence without a valid tree gets a chain."""
-    # At first every sentence is a chain, where the head of each word is the word before it.
-    head = concatenated_ranges(np.zeros(len(sentences), np.int64), np.diff(offsets)).astype(np.int32)
-    relation = np.full(offsets[-1], len(inventories.relations) - 1, np.int32)
-    is_sound = np.zeros(len(sentences), np.bool_)
-    for i in sorted(dependencies):
-        parse, words = dependencies[i], slice(offsets[i], offsets[i + 1])
-        if defect := _dependency_defect(parse, len(sentences[i]), len(inventories.relations)):
-            report(_fault_line("dependency tree", defect, sentences[i]))
-        else:
-            head[words], relation[words] = parse.heads, parse.relations
-            is_sound[i] = True
-    flags[~is_sound] |= DEP_FALLBACK
-    return {"head": head, "relation": relation, "dep_height": dependency_heights(head, offsets)[0]}
-
-
-def _dependency_defect(parse: DependencyParse, tokens: int, relations: int) -> str:
-    """Return what is wrong with the parse of a sentence, or "" if nothing is.
-
-    ``tokens`` is the number of tokens of the sentence, ``relations`` that of the parser's relations.
-    """
-    if len(parse.heads) != tokens or not _are_ids(parse.relations, tokens, relations):
-        return "ids outside the parser's inventories, or not one per word"
-    _, defects = dependency_heights(parse.heads, np.array([0, tokens]))
-    return DEFECTS[defects[0]]
-
-
-def _constituency_fields(
-    sentences: Sequence[Tokens],
-    offsets: Int64,
-    inventories: Inventories,
-    constituents: dict[int, ConstituencyParse],
-    flags: UInt8,
-    report: Report,
-) -> dict[str, Int32]:
-    """Return the arrays of constituency trees; a sentence without a valid tree gets a flat phrase."""
-    dummy_label, tag_count = inventories.dummy_label, len(inventories.tags)
-    trees, tags = [], []
-    for i, tokens in enumerate(sentences):
-        no_tags = np.full(len(tokens), tag_count - 1, np.int32)
-        whole = (np.array([value], np.int32) for value in (0, len(tokens), NULL_LABEL))
-        flat_parse = ConstituencyParse(no_tags, *whole)
-        parse = constituents.get(i, flat_parse)
-        try:
-            are_tags = _are_ids(parse.tags, len(tokens), tag_count)
-            if not (are_tags and _are_ids(parse.labels, len(parse.labels), dummy_label)):
-                raise ValueError("ids outside the parser's inventories")
-            tree = binarise(parse, dummy_label)
-        except ValueError as error:
-            report(_fault_line("constituency tree", error, tokens))
-            parse, tree = flat_parse, binarise(flat_parse, dummy_label)
-        if parse is flat_parse:
-            flags[i] |= CONST_FALLBACK
-        trees.append(tree)
-        tags.append(parse.tags)
-    nothing = [np.zeros(0, np.int32)]
-    arrays = {"tag": np.concatenate(tags or nothing, dtype=np.int32)}
-    for name in ("leaf_label", "left", "right", "label"):
-        arrays[name] = np.concatenate([getattr(tree, name) for tree in trees] or nothing)
-    arrays["const_height"] = constituency_heights(arrays["left"], arrays["right"], offsets)[0]
-    return arrays
-
-
-def _are_ids(values: Int, length: int, bound: int) -> bool:
-    return len(values) == length and bool(((values >= 0) & (values < bound)).all())
-
-
-def _fault_line(name: str, fault: object, tokens: Sequence[str]) -> str:
-    return f"{name}: {fault}; {' '.join(tokens)[:80]!r}"

@@ -18,7 +18,7 @@ from parsing.networks.config import ModelConfig, ParserLoopConfig, ParserTrainCo
 from runtime.cli import Command, config_to_json, log_to
 from runtime.errors import UserError
 from runtime.files import sha256_file, write_text
-from runtime.folders import model_card
+from runtime.folders import readme_text
 
 MODEL_DESCRIPTIONS = {
     "dep": "Biaffine dependency parser (Dozat & Manning 2017). Words are given, tags are not used; relation "
@@ -90,7 +90,7 @@ def card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Ma
         for path, digest in digests.items()
     ]
     rows = [[*scores], ["---"] * len(scores), [f"{value:.2f}" for value in scores.values()]]
-    return model_card(
+    return readme_text(
         name,
         MODEL_DESCRIPTIONS[kind],
         "## Data",

@@ -32,9 +32,9 @@ def current_folder(folder: Path) -> Path:
     return next_folder if next_folder.is_dir() and not next_folder.is_symlink() else Path(folder)
 
 
-def model_card(name: str, *paragraphs: str) -> str:
-    """Return the README.md of a model's folder: its name, and paragraphs, lists and tables below."""
-    return "\n\n".join([f"# {name}", *paragraphs]) + "\n"
+def readme_text(title: str, *paragraphs: str) -> str:
+    """Return the text of a folder's README.md: a title, and paragraphs, lists and tables below."""
+    return "\n\n".join([f"# {title}", *paragraphs]) + "\n"
 
 
 def refuse_others(folder: Path, *keys: str) -> None:

@@ -13,13 +13,13 @@ The command in ``__main__`` imports that function only when it runs, so that ``-
     def main(config: FaqConfig) -> int:
         from studies.faq.evaluate import evaluate
 
-        return run_study(config, evaluate)
+        return run_study(config, evaluate, inputs=[*config.sets, *config.models])
 
     cli = command(FaqConfig, main, "studies.faq", __doc__)
 
 The output folder gets ``log.txt``, the finished cells (below ``cells/`` or in folders of models) and the
 report: ``report.html``, ``report.md``, ``report.tex`` (the tables) and ``results.json``. Without ``--output``
-the report is in a folder below the default one, which is named by models and sets.
+the report is in a folder below the default one, which is named by the study's inputs.
 
 Presets are in ``presets.toml`` in the folder of the configuration, a table per preset::
 
@@ -160,10 +160,12 @@ class StudyRun:
         return finished.figures
 
 
-def run_study(config: Any, study: Callable[[Any, StudyRun], Page]) -> int:
+def run_study(config: Any, study: Callable[[Any, StudyRun], Page], inputs: Sequence[object] = ()) -> int:
     """Compute a study and write its report; return 0, or 2 if something was left out.
 
-    Raises UserError if nothing could be computed.
+    ``inputs`` are the data sets and models of the study. In the default output folder, which also holds
+    reports of other models, the folder of this report is named by them. Raises UserError if nothing could be
+    computed.
     """
     from senteval_runner.report.page import Section
     from senteval_runner.run import report_name
@@ -177,10 +179,8 @@ def run_study(config: Any, study: Callable[[Any, StudyRun], Page]) -> int:
         raise UserError("; ".join(reasons) or "nothing to compute: see --help")
     if reasons:
         page = replace(page, sections=[*page.sections, Section("Left out", reasons)])
-    if output == getattr(type(config), "output", None):  # the default folder holds reports of other models
-        options = ("sets", "models", "backbones", "encoders", "cross", "trees")
-        inputs = [str(value) for option in options for value in getattr(config, option, ())]
-        output /= report_name(config_to_json(config), inputs)
+    if output == getattr(type(config), "output", None):
+        output /= report_name(config_to_json(config), map(str, inputs))
     results = {"config": config_to_json(config), "cells": run.rows, "left_out": reasons}
     files.write_json(output / "results.json", results)
     files.write_text(output / "report.html", page.html())

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import embedding, embedding_bag
 
-from multiview.config import EncoderConfig, Pooling
 from multiview.encoders.meaning import Readout, Scale
 from multiview.engines.plan import Plan
+from multiview.model_config import EncoderConfig, Pooling
 from multiview.words.table import WordTable
 from parsing.trees.batch import ANNOTATIONS, Batch
 from runtime.errors import UserError, did_you_mean

@@ -19,9 +19,10 @@ from multiview.config import (
     preset_options,
 )
 from multiview.encoders.registry import BAG, plugin_modules
-from multiview.folder.files import BUILTIN, NO_CARD, Model, model_folder, parsers_of
+from multiview.folder.files import NO_CARD, Model, model_folder, parsers_of
+from multiview.model_config import BUILTIN
 from parsing.trees.batch import ANNOTATIONS
-from runtime.folders import current_folder, model_card
+from runtime.folders import current_folder, readme_text
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
@@ -159,7 +160,7 @@ class Card:
             "All on held-out sentences of the same corpus; neighbours are the sentences before and after, "
             "looked for in blocks of up to 400. Other text, other languages and single words are untested.",
         ]
-        return model_card(self.name, *paragraphs)
+        return readme_text(self.name, *paragraphs)
 
 
 class StartCard:
@@ -229,7 +230,7 @@ class StartCard:
             "## Licences",
             f"These count for the model: {'; '.join(self.origins)}; and what these were made from.",
         ]
-        return model_card(self.name, *paragraphs)
+        return readme_text(self.name, *paragraphs)
 
 
 def example(folder: Path, model: Model) -> str:
@@ -268,7 +269,7 @@ def readout_card(source: Path, target: Path, command: str, facts: Sequence[str])
             "are not this model's. The weights are under CC BY-SA 4.0 as there; the card there says what "
             "they were trained on."
         )
-        return model_card(target.name, builtin, section.rstrip())
+        return readme_text(target.name, builtin, section.rstrip())
     readme = current_folder(source) / "README.md"
     has_card = readme.is_file() and not readme.is_symlink()
     old_card = readme.read_text(encoding="utf-8", errors="replace") if has_card else NO_CARD

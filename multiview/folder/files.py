@@ -19,10 +19,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from multiview.config import BUILTIN as BUILTIN
-from multiview.config import BUILTIN_FOLDER, MAX_VIEWS, EncoderConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, table_indices
+from multiview.model_config import BUILTIN, BUILTIN_FOLDER, MAX_VIEWS, EncoderConfig
 from multiview.words.compact import FIXED_VECTORS, packed_tensors, unpack
 from multiview.words.table import VOCABULARY, PackedVectors, WordsRecord, WordTable
 from parsing.trees.batch import ANNOTATIONS
@@ -40,7 +39,7 @@ from runtime.files import (
     write_record,
     write_text,
 )
-from runtime.folders import OWN_NAMES, current_folder, model_card, replace_folder
+from runtime.folders import OWN_NAMES, current_folder, readme_text, replace_folder
 
 FORMAT = 3
 WEIGHTS = "model.safetensors"
@@ -48,7 +47,7 @@ FileName = Literal["model.safetensors", "vocab.txt", "vectors.npy"]
 """The files whose hashes a config.json may record."""
 TIME = "time.json"
 """The file of the seconds of training. They are not in config.json, which depends on the options alone."""
-NO_CARD = model_card("A model", "config.json says how it was trained, if it was.")
+NO_CARD = readme_text("A model", "config.json says how it was trained, if it was.")
 
 
 def model_folder(name: Path | str) -> Path:

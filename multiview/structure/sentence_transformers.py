@@ -18,14 +18,14 @@ from multiview.structure.joining import check_share, check_structure_size, put_b
 from runtime.cli import Share, config_from_json, config_to_json, configuration
 from runtime.errors import UserError, extra
 from runtime.files import lock_folder, read_json, write_json
-from runtime.folders import current_folder, model_card, replace_folder
+from runtime.folders import current_folder, readme_text, replace_folder
 
 with extra("burt", "sentence-transformers"):
     from sentence_transformers import SentenceTransformer as SentenceTransformer
     from sentence_transformers.base.modules import InputModule
 
 
-CARD = "---\nlibrary_name: sentence-transformers\n---\n" + model_card(
+CARD = "---\nlibrary_name: sentence-transformers\n---\n" + readme_text(
     "Who did what to whom, beside another model",
     "    from sentence_transformers import SentenceTransformer  # where multiview-embeddings is installed",
     '    model = SentenceTransformer("FOLDER", trust_remote_code=True)',

@@ -16,13 +16,14 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from multiview.config import NO_VIEWS, ContinueConfig, MeaningConfig
+from multiview.config import NO_VIEWS, ContinueConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, trained_views, view_class
 from multiview.folder.card import StartCard
 from multiview.folder.files import Model, ModelRecord, load_model, model_folder, model_record, model_sha256
 from multiview.folder.reading import SentenceReader
 from multiview.model import MultiViewEncoder
+from multiview.model_config import MeaningConfig
 from multiview.training.data import StepSource, open_trees
 from multiview.training.gradient import DistributedContext, MultiViewNetwork, Optimiser
 from multiview.training.objective import MeaningObjective

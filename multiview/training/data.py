@@ -25,11 +25,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.config import Boundary
 from multiview.encoders.meaning import SentenceRange
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
 from multiview.folder.reading import select
+from multiview.model_config import Boundary
 from multiview.training.objective import UNUSABLE_FLAGS, Grades, Positions, Targets, neighbour_targets
 from multiview.words.table import UNKNOWN_ROW, WordTable
 from multiview.words.vectors import Float

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 
-from multiview.config import Boundary, Denominator, MeaningConfig, ObjectiveConfig
 from multiview.encoders.meaning import Readout
+from multiview.model_config import Boundary, Denominator, MeaningConfig, ObjectiveConfig
 from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 
 # A sentence in which only bytes were replaced still has real trees, so it stays usable.

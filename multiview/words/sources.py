@@ -24,16 +24,9 @@ from safetensors.torch import load_file
 
 from corpora.characters import normalise_text
 from corpora.inputs import input_hash, list_files
-from multiview.config import (
-    BUILTIN_FOLDER,
-    BUILTIN_WORDS,
-    DISTIL,
-    TRAIN,
-    InitRule,
-    NewViewsConfig,
-    TableConfig,
-)
+from multiview.config import BUILTIN_WORDS, DISTIL, TRAIN, NewViewsConfig
 from multiview.libraries.pretrained import encode_texts, encoder_folder, load_pretrained
+from multiview.model_config import BUILTIN_FOLDER, InitRule, TableConfig
 from multiview.words.compact import FIXED_VECTORS, WEIGHTS, unpack
 from multiview.words.table import MEAN_WORDS, UNKNOWN_ROW, Vocabulary, WordTable, corpus_words, sif_weights
 from multiview.words.vectors import (

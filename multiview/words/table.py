@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.characters import index_of_words, normalise_text
-from multiview.config import Case, InitRule, TableConfig
+from multiview.model_config import Case, InitRule, TableConfig
 from multiview.words.vectors import VECTORS, Expansion, Float, WordVectors, is_writable, read_words
 from runtime.cli import Count, CountOrNone, configuration
 from runtime.errors import UserError

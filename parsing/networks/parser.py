@@ -335,6 +335,10 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         super().to(device)
         self.vectors.clear()
 
+    def knows(self, word: str) -> bool:
+        """Tell whether a word is in the encoder's vocabulary."""
+        return self.vectors.knows(word)
+
     def shares_encoder(self, partner: object) -> bool:
         """Tell whether another parser has an equal encoder on the same device."""
         if not isinstance(partner, EncodedParser):

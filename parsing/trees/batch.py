@@ -6,7 +6,7 @@ nodes.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -276,3 +276,20 @@ class ConstituencyParser(Protocol):
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """Return one parse per sentence, in order. Every sentence has at least one non-blank token."""
+
+
+@runtime_checkable
+class JointParser(Protocol):
+    """A parser whose encoder another parser may share, so that each sentence is encoded once for both.
+
+    The parsers of this package are such parsers; one of your own need not be.
+    """
+
+    def knows(self, word: str) -> bool:
+        """Tell whether a word is in the vocabulary."""
+
+    def shares_encoder(self, partner: object) -> bool:
+        """Tell whether another parser has an equal encoder on the same device."""
+
+    def parse_with(self, partner: Any, sentences: Sequence[Sequence[str]]) -> list[tuple[Any, Any]]:
+        """Return, for each sentence, the parse of this parser and that of one that shares its encoder."""

@@ -13,9 +13,9 @@ from corpora.books import books
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import FILLINGS
 from corpora.senteval.tasks import TASKS
-from multiview.folder.files import BUILTIN
 from multiview.judge import Judge
 from multiview.model import MultiViewEncoder
+from multiview.model_config import BUILTIN
 from parsing.trees.cache import TreeCache
 from parsing.trees.drawings import constituency_svg, dependency_svg
 from parsing.trees.sentences import ParsedSentence, cached_sentences

@@ -17,7 +17,7 @@ def main(config: AnalogiesConfig) -> int:
     """Run the study, which is imported here so that ``--help`` is fast."""
     from studies.analogies.score import score
 
-    return run_study(config, score)
+    return run_study(config, score, inputs=config.models)
 
 
 cli = command(AnalogiesConfig, main, "studies.analogies", __doc__)

@@ -18,7 +18,7 @@ def main(config: FaqConfig) -> int:
     """Run the study, which is imported here so that ``--help`` is fast."""
     from studies.faq.evaluate import evaluate
 
-    return run_study(config, evaluate)
+    return run_study(config, evaluate, inputs=[*config.sets, *config.models])
 
 
 cli = command(FaqConfig, main, "studies.faq", __doc__)

@@ -20,7 +20,7 @@ def main(config: LayersConfig) -> int:
     """Run the study, which is imported here so that ``--help`` is fast."""
     from studies.layers.evaluate import evaluate
 
-    return run_study(config, evaluate)
+    return run_study(config, evaluate, inputs=[*config.backbones, *config.encoders])
 
 
 cli = command(LayersConfig, main, "studies.layers", __doc__)

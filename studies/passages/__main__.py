@@ -18,7 +18,8 @@ def main(config: PassagesConfig) -> int:
     """Run the study, which is imported here so that ``--help`` is fast."""
     from studies.passages.methods import rank
 
-    return run_study(config, rank)
+    inputs = [*config.sets, *config.models, *config.backbones, *config.cross]
+    return run_study(config, rank, inputs)
 
 
 cli = command(PassagesConfig, main, "studies.passages", __doc__)

@@ -21,7 +21,7 @@ def main(config: SimilarityConfig) -> int:
     """Run the study, which is imported here so that ``--help`` is fast."""
     from studies.similarity.run import score
 
-    return run_study(config, score)
+    return run_study(config, score, inputs=config.models)
 
 
 cli = command(SimilarityConfig, main, "studies.similarity", __doc__)

@@ -30,7 +30,9 @@ def main(config: ViewsConfig) -> int:
     """Run the study, which is imported here so that ``--help`` is fast."""
     from studies.views.run import compare, print_plan
 
-    return print_plan(config) if config.dry_run else run_study(config, compare)
+    if config.dry_run:
+        return print_plan(config)
+    return run_study(config, compare, inputs=config.trees)
 
 
 cli = command(ViewsConfig, main, "studies.views", __doc__)

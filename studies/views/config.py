@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from annotated_types import MinLen
 
-from multiview.config import TRAIN, Case
+from multiview.config import TRAIN
+from multiview.model_config import Case
 from runtime.cli import CountOrNone, Positive, Seed, configuration
 
 PAIRS = tuple(",".join(pair) for pair in combinations_with_replacement(("seq", "dep", "const"), 2))

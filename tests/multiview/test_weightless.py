@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.weightless import WIDTH
 from multiview.inference.matches import nodes_of
+from multiview.model_config import EncoderConfig
 from tests.fixtures.models import encoder_of
 
 MASK = 2**64 - 1

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiview.config import ObjectiveConfig
+from multiview.model_config import ObjectiveConfig
 from multiview.training.objective import Positions
 
 TEMPERATURE = 0.05

@@ -86,7 +86,7 @@ def test_the_report_has_the_page_and_what_was_left_out(tmp_path: Path) -> None:
 def test_commands_of_other_models_have_other_reports_and_share_their_cells(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for models in (("runs/mine",), ("runs/mine", "other"), ("runs/mine",)):
-        assert run_study(ToyConfig(models=models), toy) == 2
+        assert run_study(ToyConfig(models=models), toy, inputs=models) == 2
     first, second = sorted(path.parent.name for path in Path("runs/toy").glob("*/results.json"))
     assert first.startswith("mine-") and second.startswith("mine-other-")
     assert len(list(Path("runs/toy/cells").iterdir())) == 3

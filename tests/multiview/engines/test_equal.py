@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from multiview.config import Pooling
 from multiview.encoders.registry import view_class
 from multiview.engines import plan
 from multiview.engines.plan import plan_const, plan_dep
+from multiview.model_config import Pooling
 from parsing.trees.batch import Batch
 from tests.multiview.engines.equations import (
     SHAPES,

@@ -11,11 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from multiview.baselines import load_start
-from multiview.config import ContinueConfig, LoopConfig, MeaningConfig
+from multiview.config import ContinueConfig, LoopConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.folder.card import StartCard
 from multiview.folder.files import load_model
 from multiview.model import MultiViewEncoder
+from multiview.model_config import MeaningConfig
 from multiview.names.recipe import recipe_of
 from multiview.train import cli, main
 from multiview.training.continued import loss_of

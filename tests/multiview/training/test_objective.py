@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.config import MeaningConfig, ObjectiveConfig, preset
+from multiview.config import preset
 from multiview.encoders.meaning import Readout
+from multiview.model_config import MeaningConfig, ObjectiveConfig
 from multiview.training.objective import (
     Grades,
     MeaningObjective,

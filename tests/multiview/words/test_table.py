@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.config import NewViewsConfig, TableConfig
+from multiview.config import NewViewsConfig
 from multiview.model import MultiViewEncoder
+from multiview.model_config import TableConfig
 from multiview.names.opened import open_encoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees

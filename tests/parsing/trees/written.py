@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from parsing.text_parser import batch_of_parses
 from parsing.trees.batch import Batch, DependencyParse, Inventories
+from parsing.trees.parses import batch_of_parses
 
 
 def read_trees(*trees: str) -> tuple[list[str], list[int], list[str], np.ndarray]:
