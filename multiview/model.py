@@ -154,7 +154,7 @@ class MultiViewEncoder:
         dim: int = 128,
         word_dim: int = 128,
         words: WordTable | None = None,
-        start: InitRule = "xavier",
+        init: InitRule = "xavier",
         relations: bool = False,
         seed: int = 0,
         device: str | torch.device | None = None,
@@ -162,14 +162,14 @@ class MultiViewEncoder:
         """Return an encoder with random weights, the baseline that a trained model has to beat.
 
         ``views`` are ``"dep,const"`` or a list, each of ``dim`` numbers. Without ``words`` each word has a
-        random vector of ``word_dim`` numbers, by its hash. With the start ``bag`` the forget gates of trees
+        random vector of ``word_dim`` numbers, by its hash. With the rule ``bag`` the forget gates of trees
         are nearly open; with ``relations`` dep knows the role of each child.
         """
         names = [view.strip() for view in views.split(",")] if isinstance(views, str) else list(views)
         table_count = 1 + max(table_indices(names), default=0)
         with build_in_float32(seed):
             table = words or WordTable.hashed(word_dim, views=table_count, seed=seed)
-            network = ViewStack(names, table, EncoderConfig(dim=dim, start=start, relations=relations))
+            network = ViewStack(names, table, EncoderConfig(dim=dim, init=init, relations=relations))
         return cls(Model(network), device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property

@@ -62,7 +62,7 @@ class EncoderConfig:
 
     dim: Count = 128
     """Hidden size D of each view."""
-    start: InitRule = "bag"
+    init: InitRule = "bag"
     """xavier as in the paper, or bag: trees start as bags of words weighted by their rarity, views alike."""
     pooling: Pooling = "root"
     """How states of nodes become a sentence's vector."""

@@ -238,7 +238,7 @@ class ViewStack(nn.Module):
         self.views = tuple(views)
         self.config = config
         # A tree that starts as a bag of words must forget little.
-        forget_bias = 2.0 if config.start == "bag" else 0.0
+        forget_bias = 2.0 if config.init == "bag" else 0.0
         self.encoders = nn.ModuleList()
         for view, given_encoder in zip_longest(views, encoders):
             encoder = given_encoder
@@ -278,7 +278,7 @@ class ViewStack(nn.Module):
         The weights of children are scaled down. The input weights of i, o and u are those of the first tree
         view, because with different random projections the cosine of two views would begin at 0.
         """
-        if self.config.start != "bag":
+        if self.config.init != "bag":
             return
         weights_of_views = [dict(encoder.named_parameters()) for encoder in self.encoder_list]
         weights_of_trees = [weights for weights in weights_of_views if "recurrent_weight" in weights]

@@ -41,7 +41,7 @@ from runtime.files import (
 )
 from runtime.folders import OWN_NAMES, current_folder, readme_text, replace_folder
 
-FORMAT = 3
+FORMAT = 4
 WEIGHTS = "model.safetensors"
 FileName = Literal["model.safetensors", "vocab.txt", "vectors.npy"]
 """The files whose hashes a config.json may record."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from multiview.judge.facts import Flags, Ints, PairFacts, WordClass, all_poles, is_polar
+from multiview.judge.facts import Flags, Ints, PairFacts, WordClass, all_poles, has_judge_poles
 from multiview.judge.typed import DAYS_AND_MONTHS
 from multiview.judge.weights import Floats
 from parsing.trees.batch import concatenated_ranges
@@ -125,15 +125,15 @@ class Words(Items):
         self.base_index = own.base_index
         self.form = facts.form[own.word]
         self.word_class = facts.word_class[own.word]
-        self.is_listed: Flags = facts.is_content[own.word]
+        self.is_parsed_as_content: Flags = facts.is_content[own.word]
         """Which words the parser takes for content words."""
-        self.is_content: Flags = self.is_listed & (self.word_class != WordClass.PARTICLE)
+        self.is_content: Flags = self.is_parsed_as_content & (self.word_class != WordClass.PARTICLE)
         """Which words are content words but no particles."""
         self.is_compared: Flags = self.is_content | (self.word_class == WordClass.PARTICLE)
         self.is_name: Flags = self.is_content & (self.word_class == WordClass.NAME)
-        is_polar_base = np.array([is_polar(base) for base in pairs.forms.bases], bool)
-        self.is_polar: Flags = self.is_content | is_polar_base[self.base_index]
-        """Which words a reason may name."""
+        has_poles = np.array([has_judge_poles(base) for base in pairs.forms.bases], bool)
+        self.is_content_or_has_poles: Flags = self.is_content | has_poles[self.base_index]
+        """Which words a reason may name: content words, and function words with poles for the judge alone."""
         self.is_preposition = facts.is_preposition[own.word]
         is_date_form = np.array([form.text.lower() in DAYS_AND_MONTHS for form in pairs.forms.forms], bool)
         self.is_value: Flags = (self.word_class == WordClass.NUMBER) | is_date_form[self.form]
@@ -211,7 +211,7 @@ def _poles_of_lone_words(
     Poles that ``pole_indices`` does not have yet are added to it.
     """
     rows = []
-    for word in np.flatnonzero(side.is_polar & (side.match == 0)).tolist():
+    for word in np.flatnonzero(side.is_content_or_has_poles & (side.match == 0)).tolist():
         for pole, weight in all_poles(bases[side.base_index[word]]).items():
             rows.append((word, pole_indices.setdefault(pole, len(pole_indices)), np.sign(weight)))
     word_K, pole_K, sign_K = np.array(rows, np.int64).reshape(-1, 3).T

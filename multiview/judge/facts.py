@@ -133,8 +133,8 @@ def base_of(word: str) -> tuple[str, int]:
     if base in PARTICLES:
         return PARTICLES[base], -sign
     base = _DIGITS.get(base, base)
-    is_listed = bool(known_opposites().poles(base))
-    return (base if is_listed or not base.isalpha() else stem(base)), sign
+    has_poles = bool(known_opposites().poles(base))
+    return (base if has_poles or not base.isalpha() else stem(base)), sign
 
 
 def all_poles(base: str) -> Poles:
@@ -142,7 +142,7 @@ def all_poles(base: str) -> Poles:
     return known_opposites().poles(base) | _further_poles().get(base, {})
 
 
-def is_polar(base: str) -> bool:
+def has_judge_poles(base: str) -> bool:
     """Return whether the judge alone has poles for a base, by which even function words are compared."""
     return base in _further_poles()
 

@@ -115,15 +115,13 @@ def _words_of(comparison: Comparison, column: int, pair: int) -> dict[int, Form]
     """
     side, forms, words = comparison.words[column], comparison.pairs.forms.forms, dict[int, Form]()
     here = side.of_pair(pair)
-    shown = here.start + np.flatnonzero(side.is_polar[here])
-    columns = side.form, side.sign, side.word_class, side.is_listed
-    for form_index, sign, word_class, is_listed in zip(
-        *(part[shown].tolist() for part in columns), strict=True
-    ):
-        form = forms[form_index]
+    shown = here.start + np.flatnonzero(side.is_content_or_has_poles[here])
+    columns = side.form, side.sign, side.word_class, side.is_parsed_as_content
+    for index, sign, word_class, is_content in zip(*(part[shown].tolist() for part in columns), strict=True):
+        form = forms[index]
         keeps_case = word_class in (WordClass.NUMBER, WordClass.NAME)
         text = _with_not(form.text if keeps_case else form.text.lower(), sign * form.sign)
-        word_there = Form(text, form.base, form.base_index, sign, word_class, is_listed)
+        word_there = Form(text, form.base, form.base_index, sign, word_class, is_content)
         known = words.setdefault(form.base_index, word_there)
         if known.sign != sign:
             words[form.base_index] = known._replace(sign=0)

@@ -168,7 +168,7 @@ class Service:
 
         @functools.wraps(handler)
         async def measured(request: Request) -> Response:
-            began = time.perf_counter()
+            request.state.path, began = path, time.perf_counter()
             response = await self._run(request, handler)
             seconds = time.perf_counter() - began
             self.requests.labels(path, response.status_code).inc()
@@ -236,22 +236,12 @@ class Service:
             raise UserError(f"{field or 'the request'}: {fault['msg'].lower()}") from None
 
     async def _compute(
-        self,
-        request: Request,
-        path: str,
-        function: Callable[[Sequence[Any]], list[Any]],
-        items: Sequence[Any],
+        self, request: Request, function: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any]
     ) -> list[Any]:
-        """Return the result of each item of a request, computed by ``function`` in a worker process.
+        """Return the result of each item of a request, by a function of :mod:`multiview.serve.worker`.
 
         Raises HTTPException if there are too many items, UserError if one is refused, and ClientDisconnect if
         the client hangs up before the results are there.
-
-        Args:
-            request: the request.
-            path: the path by which the metrics count the items.
-            function: a function of :mod:`multiview.serve.worker`.
-            items: its argument.
         """
         if len(items) > self.config.max_inputs:
             raise HTTPException(
@@ -268,7 +258,7 @@ class Service:
         for index, result in enumerate(results):
             if isinstance(result, worker.Refused):
                 raise UserError(f"item {index}: {result.reason}")
-        self.items.labels(path).inc(len(items))
+        self.items.labels(request.state.path).inc(len(items))
         return results
 
     @staticmethod
@@ -290,7 +280,7 @@ class Service:
             raise UserError("input: token numbers of another model cannot be read here; send the text itself")
         if not texts:
             raise UserError("input: holds no text")
-        results = await self._compute(request, "/v1/embeddings", worker.embed, texts)
+        results = await self._compute(request, worker.embed, texts)
         vectors = [self._cut(result.vector, body.dimensions) for result in results]
         as_base64 = body.encoding_format == "base64"
         data = [
@@ -330,7 +320,7 @@ class Service:
         if not texts:
             raise UserError("documents: holds none")
         pairs = [(body.query, text) for text in texts]
-        scores = await self._compute(request, "/rerank", worker.similarity, pairs)
+        scores = await self._compute(request, worker.similarity, pairs)
         best_first = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
         results = [
             {"index": index, "relevance_score": scores[index]}
@@ -344,19 +334,19 @@ class Service:
     async def judge(self, request: Request) -> Response:
         """Answer ``POST /judge``."""
         body = await self._read(request, JudgeRequest)
-        return self._json({"results": await self._compute(request, "/judge", worker.judge, body.pairs)})
+        return self._json({"results": await self._compute(request, worker.judge, body.pairs)})
 
     async def compare(self, request: Request) -> Response:
         """Answer ``POST /compare``."""
         body = await self._read(request, CompareRequest)
-        (result,) = await self._compute(request, "/compare", worker.compare, [(body.a, body.b)])
+        (result,) = await self._compute(request, worker.compare, [(body.a, body.b)])
         return self._json(result)
 
     async def search(self, request: Request) -> Response:
         """Answer ``POST /search``."""
         body = await self._read(request, SearchRequest)
         item = worker.SearchItem(body.query, body.top, body.text, body.judge)
-        (hits,) = await self._compute(request, "/search", worker.search, [item])
+        (hits,) = await self._compute(request, worker.search, [item])
         return self._json({"results": hits})
 
     async def models(self, request: Request) -> Response:

@@ -65,7 +65,7 @@ class WordSource:
     """The value of ``--words``, or its default."""
     options: TableConfig
     """The values of ``--table``."""
-    start: InitRule
+    init: InitRule
     """The rule by which trained tables are filled."""
     seed: int
     """The seed of random word vectors and of skip-grams."""
@@ -84,7 +84,7 @@ class WordSource:
             spec=config.vectors,
             mode=config.words_mode,
             options=config.table,
-            start=config.encoder.start,
+            init=config.encoder.init,
             seed=config.seed,
             device=config.device,
             cache=cache,
@@ -130,7 +130,7 @@ class WordSource:
         words, counts_W = self._corpus_words()
         dim = self.options.dim if vectors is None else vectors.dim
         table = WordTable(Vocabulary(words, buckets=buckets, case=case), dim, views=tables)
-        table.initialise(self.start, counts=counts_W if vectors is None else None, seed=self.seed)
+        table.initialise(self.init, counts=counts_W if vectors is None else None, seed=self.seed)
         if vectors is not None:
             start_from(table, vectors, self.spec)
         return table

@@ -131,10 +131,10 @@ def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest
         np.testing.assert_allclose(vector, lstm(inputs)[0].detach().numpy().max(axis=0), atol=1e-6)
 
 
-@pytest.mark.parametrize("start", ["xavier", "bag"])
-def test_a_start_is_what_no_training_leaves(tiny, toy_trees, start: str, tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize("init", ["xavier", "bag"])
+def test_a_start_is_what_no_training_leaves(tiny, toy_trees, init: str, tmp_path: Path, monkeypatch) -> None:
     np.save(tmp_path / "teacher.npy", np.eye(265, 5, dtype=np.float32) + 1)
-    config = changed(tiny, seed=3, encoder={"start": start}, objective={"teacher": tmp_path / "teacher.npy"})
+    config = changed(tiny, seed=3, encoder={"init": init}, objective={"teacher": tmp_path / "teacher.npy"})
     assert main(changed(config, name="trained", loop={"validation": 0})) == 0
     # Validations are best before the first step, so a run keeps the weights it began with.
     monkeypatch.setattr(text_module.TextSteps, "scores", validated([0.1, 0.5]))

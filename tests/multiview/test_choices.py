@@ -27,7 +27,7 @@ PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we 
     "table.size": 50_000,  # 3.2
     "table.expand": 2_000_000,  # 3.2
     "table.dropout": 0.0,  # A.2
-    "encoder.start": "xavier",  # A.2, 3.2
+    "encoder.init": "xavier",  # A.2, 3.2
     "encoder.pooling": "root",  # 2.2
     "objective.denominator": "paper",  # 2.1
     "objective.score": "bilinear",  # 2.1

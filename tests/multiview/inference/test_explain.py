@@ -74,7 +74,7 @@ def test_matches_equal_going_through_all_pairs(n: int, m: int, seed: int, top: i
 
 @pytest.fixture(scope="module")
 def encoder() -> MultiViewEncoder:
-    return MultiViewEncoder.untrained("dep,const,seq", dim=8, word_dim=6, device="cpu", start="bag")
+    return MultiViewEncoder.untrained("dep,const,seq", dim=8, word_dim=6, device="cpu", init="bag")
 
 
 def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 from pathlib import Path
-from unittest.mock import MagicMock
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 from starlette.testclient import TestClient
@@ -113,6 +113,18 @@ def test_an_error_of_the_server_shows_nothing_of_it(caplog: pytest.LogCaptureFix
     assert answer.status_code == 500
     assert answer.json()["error"]["message"] == "the server failed; its log says why"
     assert "secret" in caplog.text
+
+
+def test_requests_and_their_items_are_counted_by_the_same_path() -> None:
+    service = Service(ServeConfig())
+    service.queue.submit = AsyncMock(return_value=[0.5, 0.6])  # type: ignore[method-assign]
+    client = TestClient(service.app())
+    body = {"query": "a", "documents": ["b", "c"]}
+    assert [client.post(path, json=body).status_code for path in ("/rerank", "/v2/rerank")] == [200, 200]
+    metrics = client.get("/metrics").text
+    for path in ("/rerank", "/v2/rerank"):
+        assert f'multiview_requests_total{{path="{path}",status="200"}} 1.0' in metrics
+        assert f'multiview_items_total{{path="{path}"}} 2.0' in metrics
 
 
 def test_a_request_that_waits_too_long_is_given_up() -> None:

@@ -255,7 +255,7 @@ def test_what_cannot_be_gone_on_from(
     write_record(tmp_path / "nan/config.json", record, tuple(record["files"]))
     trees, on = f"--trees={tiny.trees}", f"--start={start}"
     cases = {
-        "old/config.json: model format 2, this program reads 3": [trees, "--start=old"],
+        "old/config.json: model format 2, this program reads 4": [trees, "--start=old"],
         "--start nan: its weights readout.bias are not finite": [trees, "--start=nan"],
         "nowhere: no model here": [trees, "--start=nowhere"],
         "has no const trees; or train new views over these trees: --start none": [f"--trees={only_dep}", on],

@@ -85,7 +85,7 @@ def test_tuned_rows_start_from_the_vectors(tuned: NewViewsConfig, tmp_path: Path
     assert "3 of them starting from the vectors of `v.txt`" in words.origin
     one, other = words.tables
     assert int((one == other).all(dim=1).sum()) == 1 + 3  # what is drawn differs
-    assert torch.equal(*WordSource.of(changed(tuned, encoder={"start": "bag"}), trees).new_table(2).tables)
+    assert torch.equal(*WordSource.of(changed(tuned, encoder={"init": "bag"}), trees).new_table(2).tables)
     assert main(changed(tuned, loop={"validation": 0})) == 0  # the last weights are kept
     words = MultiViewEncoder.load(tuned.folder, "cpu").network.words
     assert words.mode == "trained" and words.dim == 3
