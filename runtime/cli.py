@@ -86,10 +86,10 @@ def configuration(cls: type[Config]) -> type[Config]:
 
 def check(config: Any) -> None:
     """Raise UserError if the value of an option is out of its range; the message names the first such one."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        TypeAdapter(type(config)).validate_python(dataclasses.asdict(config))
+        _adapter(type(config)).validate_python(dataclasses.asdict(config))
     except ValidationError as error:
         name, value, requirement = _complaint(error)
         raise UserError(f"--{name.replace('_', '-')} {value}: {requirement}") from None
@@ -107,14 +107,27 @@ def config_from_json(config_type: type[Config], values: object, *, where: Path |
     Raises UserError if a key is unknown or missing, or if a value has another type or is out of range. The
     message names the file ``where``, the key and the value.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        return TypeAdapter(config_type).validate_json(json.dumps(values), strict=True)
+        config: Config = _adapter(config_type).validate_json(json.dumps(values), strict=True)
+        return config
     except ValidationError as error:
         name, value, requirement = _complaint(error)
         value_text = json.dumps(value, default=str)[:60]
         raise UserError(f"{where}: {name or 'the whole'} {value_text}: {requirement}") from None
+
+
+_ADAPTERS: dict[Any, Any] = {}
+
+
+def _adapter(config_type: Any) -> Any:
+    """Return pydantic's validator of a type, which takes some 10 ms to make."""
+    from pydantic import TypeAdapter
+
+    if config_type not in _ADAPTERS:
+        _ADAPTERS[config_type] = TypeAdapter(config_type)
+    return _ADAPTERS[config_type]
 
 
 def _complaint(error: Any) -> tuple[str, Any, str]:

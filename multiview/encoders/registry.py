@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain, count, zip_longest
@@ -213,6 +213,7 @@ def plugin_modules(views: Collection[str]) -> list[str]:
     return sorted({view_class(view).__module__ for view in views if view not in known_views})
 
 
+@cache
 def _entries_by_view() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 

@@ -23,10 +23,11 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from numpy.typing import NDArray
 
 from senteval_runner.protocol.statistics import grouped_mean
@@ -263,6 +264,11 @@ class Page:
 
 
 def _render(template: str, **values: Page | Table) -> str:
+    return _template(template).render(values)
+
+
+@cache
+def _template(template: str) -> Template:
     environment = Environment(
         loader=PackageLoader("senteval_runner", "report"),
         autoescape=template.endswith(".html"),
@@ -272,4 +278,4 @@ def _render(template: str, **values: Page | Table) -> str:
         undefined=StrictUndefined,
     )
     environment.filters["line"] = _escape_markdown
-    return environment.get_template(template).render(values)
+    return environment.get_template(template)
