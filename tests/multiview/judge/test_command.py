@@ -9,7 +9,7 @@ import pytest
 from multiview.judge import Judge
 from multiview.judge.__main__ import agreement, cli, read_file
 from runtime.errors import UserError
-from tests.multiview.judge.test_judge import SAME, SWAPPED
+from tests.fixtures.pairs import SAME, SWAPPED
 
 
 def test_the_command_judges_a_pair_or_a_table(tmp_path: Path, capsys, refusal) -> None:

@@ -16,7 +16,7 @@ from multiview.structure import negation, poles
 from parsing.trees import role_rules
 from runtime.errors import UserError
 from runtime.files import read_record, write_record
-from tests.multiview.judge.test_judge import SAME, SWAPPED
+from tests.fixtures.pairs import SAME, SWAPPED
 
 PEOPLE = ("lawyer", "doctor", "nurse", "king")
 

@@ -1,15 +1,11 @@
 """What people type in several ways is written in one, and kinds of pairs are judged by it."""
 
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from corpora.inputs import read_table
 from multiview.judge import Judge
-from multiview.judge.certain import MAX_PROBABILITY
-from multiview.judge.judge import read_features
 from multiview.judge.typed import QUESTIONS, asked_alike, in_one_form
 
 KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
@@ -76,37 +72,3 @@ def test_kinds_of_pairs(judge: Judge) -> None:
     judgements = judge.pairs([row[1:] for row in rows])
     right = [(one.probability > 0.5) == (row[0] == "1") for one, row in zip(judgements, rows, strict=True)]
     assert len(right) == 192 and sum(right) >= 178
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "reason"),
-    [
-        ("The shop closes at 7 pm.", "The shop closes at 21:00.", "number: 19:00 | 21:00"),
-        ("Does iOS 16 have this feature?", "Does iOS 17 have this feature?", "number: 16 | 17"),
-        ("Monday is free.", "Tuesday is free.", "missing: monday | tuesday"),
-        ("Is it open on 3 May?", "Is it open on 4 June?", "number: 3 | 4"),
-        ("He is older than Ann.", "He is younger than Ann.", "opposite: older | younger"),
-        ("Move money from savings to checking.", "Move money from checking to savings.", "roles: "),
-        ("How do I share a folder?", "How do I stop sharing a folder?", "missing: - | stop"),
-        ("Pay it if the manager agrees.", "Pay it only if the manager agrees.", "missing: - | only"),
-    ],
-)
-def test_a_single_thing_that_differs_settles_a_pair(judge: Judge, a: str, b: str, reason: str) -> None:
-    weight = [50.0, *np.zeros(len(judge.weights.weight) - 1)]  # takes all for the same
-    sure = Judge(replace(judge.weights, weight=weight), source=judge.source)
-    for pair in ((a, b), (b, a)):
-        assert sure(*pair).probability == pytest.approx(MAX_PROBABILITY)
-        assert judge(*pair).probability < 0.5
-    assert str(sure(a, b).reasons[0]).startswith(reason)
-
-
-def test_what_else_differs_is_left_to_the_weights(judge: Judge) -> None:
-    for a, b in (
-        ("Only pay it if the manager agrees.", "Pay it only if the manager agrees."),
-        ("It went from Rome to Paris.", "It went to Paris from Rome."),
-        ("Tom has 2 hats.", "Ann has 3 red coats."),
-        ("It is not good.", "It is bad."),
-        ("Monday is free.", "It is free on Tuesday or Friday."),
-    ):
-        expected = judge.weights.probabilities(read_features([(a, b)], judge.source)[1])[0]
-        assert judge(a, b).probability == pytest.approx(expected)
