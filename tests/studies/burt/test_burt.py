@@ -103,6 +103,11 @@ def test_unseen_premises_are_dropped_under_any_tokenisation(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("fake_device")
+def test_a_device_trains(files: dict[str, Path], tmp_path: Path) -> None:
+    settings = config(files, tmp_path / "burt", objectives=("nli", "identification"), epochs=0.3)
+    assert run_study(settings, train_all) == 0
+
+
 def test_training_improves_nli_and_finds_synonyms(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
