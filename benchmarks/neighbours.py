@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tyro.conf import Positional
 
 from multiview.model import MultiViewEncoder
-from multiview.training.objective import UNUSABLE_FLAGS, Positions, found_neighbours
+from multiview.training.objective import found_neighbours
+from multiview.training.targets import UNUSABLE_FLAGS, Positions
 from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import cached_sentences
 from runtime.cli import Command, configuration

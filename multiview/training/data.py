@@ -30,7 +30,7 @@ from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
 from multiview.folder.reading import select
 from multiview.model_config import Boundary
-from multiview.training.objective import UNUSABLE_FLAGS, Grades, Positions, Targets, neighbour_targets
+from multiview.training.targets import UNUSABLE_FLAGS, Grades, Positions, Targets, neighbour_targets
 from multiview.words.table import UNKNOWN_ROW, WordTable
 from multiview.words.vectors import Float
 from parsing.names import find_trees

@@ -33,7 +33,8 @@ from multiview.folder.files import WEIGHTS, copy_card, load_model, model_record,
 from multiview.folder.reading import CHUNK_SENTENCES
 from multiview.model import MultiViewEncoder
 from multiview.training.data import Split, open_teacher
-from multiview.training.objective import Positions, neighbour_recall
+from multiview.training.objective import neighbour_recall
+from multiview.training.targets import Positions
 from multiview.words.compact import pack_matrix
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError

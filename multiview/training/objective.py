@@ -18,22 +18,19 @@ Legend of dimension suffixes: B sentences of a batch, A anchors, D hidden, K siz
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, permutations
+from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, normalize
 
 from multiview.encoders.meaning import Readout
-from multiview.model_config import Boundary, Denominator, MeaningConfig, ObjectiveConfig
-from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
+from multiview.model_config import Denominator, MeaningConfig, ObjectiveConfig
+from multiview.training.targets import Grades, Positions, Targets, neighbour_targets
 
-# A sentence in which only bytes were replaced still has real trees, so it stays usable.
-UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
 TEMPERATURE = 0.05
 """Divides the cosines of two views before the softmax, as in SimCSE."""
 TEACHER_WEIGHT = 1000.0
@@ -42,85 +39,6 @@ RECALL_BLOCK_SENTENCES = 400
 """The number of successive sentences among which :func:`found_neighbours` looks for a neighbour."""
 # Finite, because with -inf a row in which every candidate is masked would have a NaN gradient.
 MASKED_SCORE = -1e30
-
-
-@dataclass(frozen=True)
-class Positions:
-    """Where the sentences of a batch stand in the corpus; all arrays are [B]."""
-
-    sentence: NDArray[np.int64]
-    """The number of the sentence in the corpus; the numbers of neighbours differ by one."""
-    document: NDArray[np.int64]
-    """The number of its document in the corpus."""
-    usable: NDArray[np.bool_]
-    """False for a sentence that is empty, too long or without real trees: neither anchor nor candidate."""
-    content: NDArray[np.int64] | None = None
-    """A number that is the same for sentences of the same words; None if copies count as different ones."""
-
-
-@dataclass(frozen=True)
-class Targets:
-    """What each sentence of the batch, as a candidate, is to each anchor. Every anchor has a positive."""
-
-    anchor: Tensor
-    """int64 [A], each anchor's row in the batch."""
-    itself: Tensor
-    """bool [A, B]: the candidate is the anchor's own sentence, or a copy of it if contents are known."""
-    positive: Tensor
-    """bool [A, B]: the candidate is a usable neighbour of the anchor, or its partner in a pair."""
-    negative: Tensor
-    """bool [A, B]: the candidate is usable and outside the anchor's context.
-
-    The context is the anchor, its neighbours and, if contents are known, the copies of these."""
-
-
-def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
-    """Return the targets of a batch, in which every usable sentence that has a usable neighbour is an anchor.
-
-    With the boundary ``document`` neighbours must share a document; with ``none`` they need not.
-    """
-    distance = positions.sentence[None, :] - positions.sentence[:, None]
-    is_neighbour = np.abs(distance) == 1
-    if boundary == "document":
-        is_neighbour &= positions.document[:, None] == positions.document[None, :]
-    is_usable = positions.usable[:, None] & positions.usable[None, :]
-    anchor = np.flatnonzero((is_neighbour & is_usable).any(axis=1))
-    is_neighbour, is_usable, itself = is_neighbour[anchor], is_usable[anchor], distance[anchor] == 0
-    in_context = is_neighbour | itself
-    if positions.content is not None:
-        has_same_words = positions.content[:, None] == positions.content[None, :]
-        itself = has_same_words[anchor]
-        # A product of floats is a hundred times faster than one of booleans.
-        in_context = in_context.astype(np.float32) @ has_same_words.astype(np.float32) > 0
-    positive = is_neighbour & is_usable
-    return Targets(
-        anchor=torch.from_numpy(anchor),
-        itself=torch.from_numpy(itself & is_usable & ~positive),
-        positive=torch.from_numpy(positive),
-        negative=torch.from_numpy(is_usable & ~in_context),
-    )
-
-
-def pair_targets(rows: Sequence[Sequence[int]], group_B: NDArray[np.integer]) -> Targets:
-    """Return the targets of paired sentences; each sentence of a pair is an anchor, the other its positive.
-
-    ``rows`` are lines of the file: the numbers in the batch of an anchor, its positive and its negatives.
-    Pairs connect the sentences of a group, directly or through further sentences; they are no negatives of
-    each other unless a line gives them as such.
-    """
-    size = len(group_B)
-    positive, negative = np.zeros((size, size), bool), group_B[:, None] != group_B[None, :]
-    for first, second, *others in rows:
-        positive[first, second] = positive[second, first] = first != second
-        negative[first, others] = True
-    anchor = np.flatnonzero(positive.any(axis=1))
-    itself = np.eye(size, dtype=bool)
-    return Targets(
-        anchor=torch.from_numpy(anchor),
-        itself=torch.from_numpy(itself[anchor]),
-        positive=torch.from_numpy(positive[anchor]),
-        negative=torch.from_numpy((negative & ~positive & ~itself)[anchor]),
-    )
 
 
 def contrastive_losses(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
@@ -181,21 +99,25 @@ def found_neighbours(unit_ND: Tensor, positions: Positions) -> tuple[Tensor, Ten
     return torch.cat(founds), torch.cat(rows)
 
 
-@dataclass(frozen=True)
-class Grades:
-    """Pairs of sentences of a batch with grades of how alike they are; all arrays are [P]."""
+class ViewVectors(NamedTuple):
+    """The vectors of a batch by one view."""
 
-    first: Tensor
-    """int64, the number in the batch of the pair's first sentence."""
-    second: Tensor
-    """int64, that of its second sentence."""
-    grade: Tensor
-    """The grade, scaled so that the lowest one of the training pairs is 0 and the highest one 1."""
+    vector_BD: Tensor
+    anchor_AD: Tensor
+    """The vectors of the anchors."""
+    unit_BD: Tensor | None
+    """All vectors at length 1; None if no score is a cosine."""
 
-    @property
-    def anchor(self) -> Tensor:
-        """The anchors, over which metrics are means: the first sentence of each pair."""
-        return self.first
+
+class Contrast(NamedTuple):
+    """The result of one contrast, in which one view encodes the anchors and another view the candidates."""
+
+    loss: Tensor
+    """The contrastive loss, summed over anchors."""
+    hits: Tensor
+    """The number of anchors whose best candidate is a positive."""
+    same_loss: Tensor | None
+    """The loss of the search for the anchor's own sentence, summed over anchors; None without this term."""
 
 
 class Objective(nn.Module):
@@ -214,7 +136,7 @@ class Objective(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.pairs = list(itertools.combinations(range(len(views)), 2))
+        self.pairs = list(combinations(range(len(views)), 2))
         self.term_weights = {"same": config.same} if config.same else {}
         """The weight of each term that is added to the contrast of the views."""
         if teacher_dim:
@@ -226,7 +148,7 @@ class Objective(nn.Module):
         self.to_teacher = nn.Linear(width, teacher_dim) if teacher_dim else None
         """The linear map that predicts the teacher's vectors from all views side by side."""
         names = [f"{position}-{view}" for position, view in enumerate(views)]  # views may repeat
-        pair_names = [",".join(pair) for pair in itertools.combinations(names, 2)]
+        pair_names = [",".join(pair) for pair in combinations(names, 2)]
         losses = [f"loss/{name}" for name in (*pair_names, *self.term_weights)]
         self.metrics = ["loss", *losses, *(f"accuracy@1/{name}" for name in pair_names)]
         """The names of the metrics: the loss, the loss of each pair of views, that of each term without its
@@ -246,47 +168,73 @@ class Objective(nn.Module):
         view, of any floating type; scores are computed in float32, or in float64 if the vectors are. Nothing
         waits for the device.
         """
-        views = list(map(_exact, view_vectors))
-        anchors = [view_BD[targets.anchor] for view_BD in views]
+        views = [self._vectors_of_view(vector_BD, targets) for vector_BD in view_vectors]
+        pairs = [self.contrast_pair(number, views, targets) for number in range(len(self.pairs))]
+        pair_losses = [_mean(contrast.loss for contrast in pair) for pair in pairs]
+        pair_hits = [_mean(contrast.hits.double() for contrast in pair) for pair in pairs]
+        contrasts = [contrast for pair in pairs for contrast in pair]
+        same_losses = [contrast.same_loss for contrast in contrasts if contrast.same_loss is not None]
+        terms = {"same": _mean(same_losses)} if same_losses else {}
+        if "teacher" in self.term_weights:
+            terms["teacher"] = self.teacher_loss(views, targets, teacher_BK)
+        loss = sum(pair_losses, pair_losses[0].new_zeros(())) / len(pairs)
+        loss = _add_terms(loss, terms, self.term_weights)
+        return loss, _metrics(loss, *pair_losses, *(terms[name] for name in self.term_weights), *pair_hits)
+
+    def _vectors_of_view(self, vector_BD: Tensor, targets: Targets) -> ViewVectors:
+        vector_BD = _exact(vector_BD)
+        anchor_AD = vector_BD[targets.anchor]
         needs_cosines = self.config.score == "cosine" or "same" in self.term_weights
-        units = [normalize(view_BD, dim=1) for view_BD in views] if needs_cosines else []
-        same_targets = replace(targets, positive=targets.itself)
-        pair_losses, pair_hits, same_losses = [], [], []
-        for pair, (left, right) in enumerate(self.pairs):
-            ways = [(left, right), (right, left)] if self.config.direction == "both" else [(left, right)]
-            losses, hits = [], []
-            for i, j in ways:
-                if needs_cosines:
-                    cosine_AB = units[i][targets.anchor] @ units[j].T / TEMPERATURE
-                if "same" in self.term_weights:
-                    same_losses.append(contrastive_losses(cosine_AB, same_targets, "all").sum())
-                if self.config.score == "cosine":
-                    score_AB = cosine_AB
-                else:
-                    score_AB = self._products(anchors[i], views[j], pair, transposed=i != left)
-                losses.append(contrastive_losses(score_AB, targets, self.config.denominator).sum())
-                hits.append(best_is_positive(score_AB.detach(), targets).sum())
-            pair_losses.append(torch.stack(losses).mean())
-            pair_hits.append(torch.stack(hits).double().mean())
-        term_losses = {"same": torch.stack(same_losses).mean()} if same_losses else {}
-        if teacher_BK is not None and self.to_teacher is not None:
-            prediction_AK = self.to_teacher(torch.cat(anchors, dim=1))
-            teacher_AK = teacher_BK.to(prediction_AK)[targets.anchor]
-            term_losses["teacher"] = (1 - cosine_similarity(prediction_AK, teacher_AK)).sum()
-        loss = sum(pair_losses, views[0].new_zeros(())) / len(self.pairs)
-        loss = sum((weight * term_losses[name] for name, weight in self.term_weights.items()), start=loss)
-        values = (loss, *pair_losses, *(term_losses[name] for name in self.term_weights), *pair_hits)
-        return loss, torch.stack([value.detach().double() for value in values])
+        return ViewVectors(vector_BD, anchor_AD, normalize(vector_BD, dim=1) if needs_cosines else None)
 
-    def _products(self, anchor_AD: Tensor, view_BD: Tensor, pair: int, *, transposed: bool) -> Tensor:
-        """Return the scores of each anchor with each candidate, [A, B]: dot products or bilinear.
+    def contrast_pair(self, number: int, views: Sequence[ViewVectors], targets: Targets) -> list[Contrast]:
+        """Return the contrasts of a pair of views: one, or with the direction ``both`` two.
 
-        A bilinear score uses the matrix W of a pair of views, ``transposed`` if anchors are in its second.
+        ``number`` is the position of the pair in ``pairs``. The second contrast has its anchors in the second
+        view; its matrix is W_ijᵀ.
         """
-        if self.config.score == "dot":
-            return anchor_AD @ view_BD.T
-        weight_DD: Tensor = self.bilinear[pair]
-        return anchor_AD @ (weight_DD.T if transposed else weight_DD) @ view_BD.T
+        left, right = (views[position] for position in self.pairs[number])
+        weight_DD = self.bilinear[number] if self.config.score == "bilinear" else None
+        contrasts = [self.contrast(left, right, weight_DD, targets)]
+        if self.config.direction == "both":
+            transposed_DD = None if weight_DD is None else weight_DD.T
+            contrasts.append(self.contrast(right, left, transposed_DD, targets))
+        return contrasts
+
+    def contrast(
+        self, left: ViewVectors, right: ViewVectors, weight_DD: Tensor | None, targets: Targets
+    ) -> Contrast:
+        """Return the contrast of the anchors of one view with all sentences by another view.
+
+        Args:
+            left: the vectors of the view that encodes the anchors, F_i.
+            right: the vectors of the view that encodes the candidates, F_j.
+            weight_DD: the matrix W_ij of a bilinear score; None for other scores.
+            targets: what each candidate is to each anchor.
+        """
+        cosine_AB, same_loss = None, None
+        if left.unit_BD is not None and right.unit_BD is not None:
+            cosine_AB = left.unit_BD[targets.anchor] @ right.unit_BD.T / TEMPERATURE
+        if cosine_AB is not None and "same" in self.term_weights:
+            same_targets = replace(targets, positive=targets.itself)
+            same_loss = contrastive_losses(cosine_AB, same_targets, "all").sum()
+        if cosine_AB is not None and self.config.score == "cosine":
+            score_AB = cosine_AB
+        elif weight_DD is not None:
+            score_AB = left.anchor_AD @ weight_DD @ right.vector_BD.T
+        else:
+            score_AB = left.anchor_AD @ right.vector_BD.T
+        loss = contrastive_losses(score_AB, targets, self.config.denominator).sum()
+        return Contrast(loss, best_is_positive(score_AB.detach(), targets).sum(), same_loss)
+
+    def teacher_loss(
+        self, views: Sequence[ViewVectors], targets: Targets, teacher_BK: Tensor | None
+    ) -> Tensor:
+        """Return the sum over anchors of 1 − cosine of the teacher's vector and the predicted one."""
+        assert self.to_teacher is not None and teacher_BK is not None
+        prediction_AK = self.to_teacher(torch.cat([view.anchor_AD for view in views], dim=1))
+        teacher_AK = teacher_BK.to(prediction_AK)[targets.anchor]
+        return (1 - cosine_similarity(prediction_AK, teacher_AK)).sum()
 
 
 class MeaningObjective(nn.Module):
@@ -338,28 +286,44 @@ class MeaningObjective(nn.Module):
         start_AK = start_BK.to(meaning_BK)[targets.anchor]
         kept = (1 - cosine_similarity(meaning_BK[targets.anchor], start_AK)).sum()
         if isinstance(targets, Grades):
-            cosine_P = (meaning_BK[targets.first] * meaning_BK[targets.second]).sum(dim=1)
-            error_P = (cosine_P - targets.grade.to(cosine_P)) / self.temperature
-            squares = error_P.square().sum() / 2
-            loss = self.term_weights["meaning"] * squares + self.term_weights["kept"] * kept
-            return loss, torch.stack([value.detach().double() for value in (loss, squares, kept)])
+            terms = {"meaning": self.grade_loss(meaning_BK, targets), "kept": kept}
+            loss = _add_terms(kept.new_zeros(()), terms, {name: self.term_weights[name] for name in terms})
+            return loss, _metrics(loss, *terms.values())
         score_AB = meaning_BK[targets.anchor] @ meaning_BK.T / self.temperature
         terms = {"meaning": contrastive_losses(score_AB, targets, "all").sum(), "kept": kept}
         if "views" in self.term_weights:
-            units = [normalize(_exact(view_vectors[position]), dim=1) for position in self.positions]
-            scores = (
-                one[targets.anchor] @ other.T / TEMPERATURE for one, other in itertools.permutations(units, 2)
-            )
-            losses = [contrastive_losses(score, targets, "all").sum() for score in scores]
-            terms["views"] = torch.stack(losses).mean()
-        loss = sum(
-            (weight * terms[name] for name, weight in self.term_weights.items()), score_AB.new_zeros(())
-        )
+            terms["views"] = self.view_loss(view_vectors, targets)
+        loss = _add_terms(kept.new_zeros(()), terms, self.term_weights)
         hits = best_is_positive(score_AB.detach(), targets).sum()
-        values = (loss, *(terms[name] for name in self.term_weights), hits)
-        return loss, torch.stack([value.detach().double() for value in values])
+        return loss, _metrics(loss, *(terms[name] for name in self.term_weights), hits)
+
+    def grade_loss(self, meaning_BK: Tensor, grades: Grades) -> Tensor:
+        """Return the sum over pairs of (e / τ)² / 2, where e is the error of the cosine of meanings."""
+        cosine_P = (meaning_BK[grades.first] * meaning_BK[grades.second]).sum(dim=1)
+        error_P = (cosine_P - grades.grade.to(cosine_P)) / self.temperature
+        return error_P.square().sum() / 2
+
+    def view_loss(self, view_vectors: Sequence[Tensor], targets: Targets) -> Tensor:
+        """Return the contrastive loss of cosines, a mean over the ordered pairs of the trained views."""
+        units = [normalize(_exact(view_vectors[position]), dim=1) for position in self.positions]
+        scores = (left[targets.anchor] @ right.T / TEMPERATURE for left, right in permutations(units, 2))
+        return _mean([contrastive_losses(score_AB, targets, "all").sum() for score_AB in scores])
 
 
 def _exact(view_BD: Tensor) -> Tensor:
     """Return vectors as float64 if they are, else as float32."""
     return view_BD if view_BD.dtype == torch.float64 else view_BD.float()
+
+
+def _mean(values: Iterable[Tensor]) -> Tensor:
+    return torch.stack(list(values)).mean()
+
+
+def _add_terms(loss: Tensor, terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
+    """Return a loss plus its weighted terms, which are added in the order of the weights."""
+    return sum((weight * terms[name] for name, weight in weights.items()), start=loss)
+
+
+def _metrics(*values: Tensor) -> Tensor:
+    """Return the values of metrics as one tensor, float64, without gradients."""
+    return torch.stack([value.detach().double() for value in values])

@@ -24,7 +24,8 @@ from multiview.folder.reading import SentenceReader
 from multiview.folder.sentence_trees import parse_sentences
 from multiview.training.data import Step, StepSource, move_to_device
 from multiview.training.gradient import MultiViewNetwork
-from multiview.training.objective import Grades, MeaningObjective, pair_targets
+from multiview.training.objective import MeaningObjective
+from multiview.training.targets import Grades, pair_targets
 from parsing.trees.batch import ANNOTATIONS
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from multiview.model_config import ObjectiveConfig
-from multiview.training.objective import Positions
+from multiview.training.targets import Positions
 
 TEMPERATURE = 0.05
 

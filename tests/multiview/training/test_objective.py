@@ -9,15 +9,8 @@ import torch
 from multiview.config import preset
 from multiview.encoders.meaning import Readout
 from multiview.model_config import MeaningConfig, ObjectiveConfig
-from multiview.training.objective import (
-    Grades,
-    MeaningObjective,
-    Objective,
-    Positions,
-    contrastive_losses,
-    neighbour_targets,
-    pair_targets,
-)
+from multiview.training.objective import MeaningObjective, Objective, contrastive_losses
+from multiview.training.targets import Grades, Positions, neighbour_targets, pair_targets
 from tests.oracles import objective as oracle
 from tests.oracles.objective import losses, surroundings
 
