@@ -18,12 +18,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 from tyro.conf import Positional, arg
 
-from corpora.inputs import bad_row, check_header, text_lines
+from corpora.inputs import Line, bad_row, check_header, text_lines
 from corpora.training_pairs import unquote
 from multiview.judge.judge import Judge, Judgement
 from multiview.judge.thresholds import curve, upper_bound
@@ -53,6 +53,33 @@ class JudgeConfig:
     """The weights that similarity is computed by: free; rated, for research only; or a JSON file."""
 
 
+class Layout(NamedTuple):
+    """Where the rows of a file have their cells."""
+
+    sentences: tuple[int, int]
+    """The columns of both sentences."""
+    label: int | None
+    """The column of the label; None if there are no labels."""
+    cells: int
+    """The number of cells of a row."""
+
+    @classmethod
+    def of_first_row(cls, path: Path, line: Line, cells: Sequence[str]) -> tuple[Self, bool]:
+        """Return the layout of a file, and whether its first row names the columns.
+
+        Raises UserError if that row neither names them nor has two sentences and perhaps a label.
+        """
+        names = [cell.lower() for cell in cells]
+        if set(COLUMNS) <= set(names):
+            check_header(path, line.number, names)
+            label = names.index("label") if "label" in names else None
+            first, second = (names.index(name) for name in COLUMNS)
+            return cls((first, second), label, len(cells)), True
+        if len(cells) not in (2, 3):
+            raise bad_row(path, line.number, "two sentences and perhaps a label", line.text)
+        return cls((0, 1), 2 if len(cells) == 3 else None, len(cells)), False
+
+
 def read_file(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
     """Return the pairs of a file, and their labels, [] if it has none.
 
@@ -61,27 +88,21 @@ def read_file(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
     """
     pairs: list[tuple[str, str]] = []
     labels: list[int] = []
-    columns, label_column = [0, 1], 2
-    count = 0
+    layout = None
     for line in text_lines(path):
         cells = [unquote(cell.strip()) for cell in line.text.split("\t")]
-        names = [cell.lower() for cell in cells]
-        if not count and set(COLUMNS) <= set(names):
-            check_header(path, line.number, names)
-            columns = [names.index(name) for name in COLUMNS]
-            label_column = names.index("label") if "label" in names else len(names)
-            count = len(cells)
-            continue
-        if not count and len(cells) not in (2, 3):
-            raise bad_row(path, line.number, "two sentences and perhaps a label", line.text)
-        count = count or len(cells)
-        if len(cells) != count or not all(cells[column] for column in columns):
-            raise bad_row(path, line.number, f"{count} cells, as before, and two sentences", line.text)
-        pairs.append((cells[columns[0]], cells[columns[1]]))
-        if label_column < count:
-            if cells[label_column] not in ("0", "1"):
-                raise bad_row(path, line.number, "a label 0 or 1", cells[label_column])
-            labels.append(int(cells[label_column]))
+        if layout is None:
+            layout, is_header = Layout.of_first_row(path, line, cells)
+            if is_header:
+                continue
+        a, b = (cells[column] if column < len(cells) else "" for column in layout.sentences)
+        if len(cells) != layout.cells or not (a and b):
+            raise bad_row(path, line.number, f"{layout.cells} cells, as before, and two sentences", line.text)
+        pairs.append((a, b))
+        if layout.label is not None:
+            if cells[layout.label] not in ("0", "1"):
+                raise bad_row(path, line.number, "a label 0 or 1", cells[layout.label])
+            labels.append(int(cells[layout.label]))
     if not pairs:
         raise UserError(f"{path}: holds no rows")
     return pairs, labels

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
 from multiview.judge.certain import Limits
-from multiview.judge.long_texts import Text, as_read
+from multiview.judge.long_texts import Text, distinct_texts
 from multiview.judge.similarity import ComparedPairs, SimilarityWeights, weights_of
 from multiview.judge.thresholds import Threshold, choose_threshold
 from multiview.judge.weights import FEATURES, PULLS, SLOTS, THRESHOLD, Floats, Weights
@@ -68,10 +68,7 @@ def read_features(
         from multiview.libraries.arrays import check_vectors, unit_rows
         from runtime.device import torch_threads
 
-    pairs = [as_read(*pair) for pair in pairs]
-    order: dict[Text, int] = {}
-    text_n2 = np.array([[order.setdefault(text, len(order)) for text in pair] for pair in pairs], np.int64)
-    texts = list(order)
+    texts, text_n2 = distinct_texts(pairs)
     with torch.inference_mode(), torch_threads(1):
         facts = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, PARSING_BATCH), text_n2)
         comparison = Comparison(facts)

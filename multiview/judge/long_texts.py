@@ -9,6 +9,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from corpora.characters import normalise_text
 from multiview.judge.typed import asked_alike, in_one_form
 from runtime.cli import warn_once
@@ -32,6 +35,16 @@ def as_read(a: Text, b: Text) -> tuple[Text, Text]:
     if isinstance(a, str) and isinstance(b, str):
         a, b = asked_alike(a, b)
     return where_they_differ(a, b)
+
+
+def distinct_texts(pairs: Sequence[tuple[Text, Text]]) -> tuple[list[Text], NDArray[np.int64]]:
+    """Return the distinct texts of pairs, as the judge reads them, and where the texts of each pair are.
+
+    The second value, int64 [n, 2], has the indices of a pair's texts among the distinct ones.
+    """
+    order: dict[Text, int] = {}
+    rows = [[order.setdefault(text, len(order)) for text in as_read(*pair)] for pair in pairs]
+    return list(order), np.array(rows, np.int64)
 
 
 def where_they_differ(a: Text, b: Text) -> tuple[Text, Text]:

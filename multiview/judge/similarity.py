@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from multiview.judge.certain import Limits
-from multiview.judge.long_texts import Text, as_read, where_they_differ
+from multiview.judge.long_texts import Text, distinct_texts, where_they_differ
 from multiview.judge.weights import FEATURES, Floats, Weights
 from runtime.process import cached_property, loading
 
@@ -66,9 +66,8 @@ def similarity_features(
     from multiview.judge.slots import slot_cosines
     from multiview.structure.joining import meaning_and_structure
 
-    order: dict[Text, int] = {}
-    text_n2 = np.array([[order.setdefault(text, len(order)) for text in as_read(*pair)] for pair in pairs])
-    parts = meaning_and_structure(source, list(order))
+    texts, text_n2 = distinct_texts(pairs)
+    parts = meaning_and_structure(source, texts)
     cosines = [np.einsum("nd,nd->n", *part[text_n2.T], dtype=np.float64) for part in parts]
     slot_nL, slots_n = slot_cosines(comparison.pairs, source.words)
     return np.column_stack([features_nF[:, USED_FEATURES], slots_n, slot_nL[:, :3], *cosines]), slot_nL

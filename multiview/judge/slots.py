@@ -61,18 +61,44 @@ def _slot_rows(pairs: PairFacts, first: int) -> Ints:
 
 
 def _words_in_slots(facts: Facts, form_count: int) -> csr_array:
-    """Return the sum of the signs of each content word in each slot of each sentence, [S * L, U].
+    """Return the sum of the signs of each content word in each slot of each sentence, [S * L, U]."""
+    word_T = np.flatnonzero(facts.is_content)
+    form_T = facts.form[word_T]
+    sentence_T = np.repeat(np.arange(len(facts.word_count)), facts.word_count)[word_T]
+    slot_T = _slot_of_each(sentence_T * form_count + form_T, facts, form_count)
+    sign_T = facts.sign[word_T].astype(np.float32)
+    shape = (len(facts.word_count) * len(SLOTS), form_count)
+    return csr_array((sign_T, (sentence_T * len(SLOTS) + slot_T, form_T)), shape)
 
-    A word that fits several slots goes to the first of :data:`SLOTS`; one that fits none goes to "rest".
+
+def _slot_of_each(word_T: Ints, facts: Facts, form_count: int) -> Ints:
+    """Return the number of each word's slot, [T].
+
+    A word that fits several slots goes to the first of :data:`SLOTS`; one that fits none goes to "rest". A
+    word is given as the number of its sentence times ``form_count``, plus the number of its form.
     """
     sentence_M = np.repeat(np.arange(len(facts.arc_count)), facts.arc_count)
     head_M, dependent_M = (sentence_M * form_count + form for form in (facts.head, facts.dependent))
-    role_M = facts.role
+    is_of_predicate_M = np.isin(facts.role, [ROLE.AGENT, ROLE.PATIENT, ROLE.TO, ROLE.FROM])
+    predicates = head_M[is_of_predicate_M]
+    fits = np.concatenate(
+        [
+            _slot_of_dependents(facts.role, head_M, dependent_M),
+            np.full(len(predicates), _SLOT["predicate"]),
+        ]
+    )
+    _, number = np.unique(np.concatenate([word_T, dependent_M, predicates]), return_inverse=True)
+    first_slot = np.full(len(number), _SLOT["rest"])
+    np.minimum.at(first_slot, number[len(word_T) :], fits)
+    return first_slot[number[: len(word_T)]]
+
+
+def _slot_of_dependents(role_M: Ints, head_M: Ints, dependent_M: Ints) -> Ints:
+    """Return the number of the slot that each arc gives its dependent, [M]; len(SLOTS) if it gives none."""
     is_agent_M, is_patient_M = role_M == ROLE.AGENT, role_M == ROLE.PATIENT
     is_attribute_M = np.isin(role_M, [ROLE.ATTR, ROLE.POSS, ROLE.NUM, ROLE.IS])
-    has_predicate_M = np.isin(role_M, [ROLE.AGENT, ROLE.PATIENT, ROLE.TO, ROLE.FROM])
     slot_M = np.full(len(role_M), len(SLOTS))
-    for slot, is_in_M in (
+    for slot, is_in_M in (  # a later slot replaces an earlier one
         ("adverb", role_M == ROLE.ADV),
         ("other attribute", is_attribute_M),
         ("attribute of patient", is_attribute_M & np.isin(head_M, dependent_M[is_patient_M])),
@@ -82,14 +108,4 @@ def _words_in_slots(facts: Facts, form_count: int) -> csr_array:
         ("agent", is_agent_M),
     ):
         slot_M[is_in_M] = _SLOT[slot]
-    word_T = np.flatnonzero(facts.is_content)
-    sentence_T = np.repeat(np.arange(len(facts.word_count)), facts.word_count)[word_T]
-    form_T = facts.form[word_T]
-    keys = np.concatenate([sentence_T * form_count + form_T, dependent_M, head_M[has_predicate_M]])
-    _, key_index = np.unique(keys, return_inverse=True)
-    first_slot = np.full(len(keys), _SLOT["rest"])
-    slot_M = np.append(slot_M, np.full(has_predicate_M.sum(), _SLOT["predicate"]))
-    np.minimum.at(first_slot, key_index[len(word_T) :], slot_M)
-    row_T = sentence_T * len(SLOTS) + first_slot[key_index[: len(word_T)]]
-    sign_T = facts.sign[word_T].astype(np.float32)
-    return csr_array((sign_T, (row_T, form_T)), (len(facts.word_count) * len(SLOTS), form_count))
+    return slot_M

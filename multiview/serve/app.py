@@ -148,10 +148,8 @@ class Service:
             Route(path, self._measured(path, handler), methods=["POST"]) for path, handler in posts.items()
         ]
         routes += [Route(path, self._measured(path, handler)) for path, handler in gets.items()]
-        handlers = {
-            HTTPException: lambda request, raised: error(raised.status_code, str(raised.detail)),
-            Exception: lambda request, raised: error(500, "a fault of this server, which its log explains"),
-        }
+        # Errors of a handler are answered by _run; these are raised outside handlers, such as 404.
+        handlers = {kind: self._answer_error for kind in (HTTPException, Exception)}
         return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)
 
     @contextlib.asynccontextmanager
@@ -196,23 +194,28 @@ class Service:
             return error(401, "this server asks for a token: Authorization: Bearer TOKEN")
         try:
             return await handler(request)
-        except QueueFullError:
-            return error(429, "too many requests wait; try again", retry_after=str(RETRY_AFTER_S))
-        except TimeoutError:
-            return error(504, f"no answer within {self.config.timeout:g} seconds")
-        except WorkerDiedError:
-            return error(
-                503, "the process that had this request died; try again", retry_after=str(RETRY_AFTER_S)
-            )
-        except HTTPException as raised:
-            return error(raised.status_code, raised.detail)
-        except ClientDisconnect:
-            return Response(status_code=499)
-        except UserError as refused:
-            return error(422, str(refused))
-        except Exception:
-            log.exception("%s", request.scope["path"])
-            return error(500, "the server failed; its log says why")
+        except Exception as raised:
+            return self._answer_error(request, raised)
+
+    def _answer_error(self, request: Request, raised: Exception) -> Response:
+        """Return the response to an error; one that is a fault of this server is logged."""
+        retry_after = str(RETRY_AFTER_S)
+        match raised:
+            case QueueFullError():
+                return error(429, "too many requests wait; try again", retry_after=retry_after)
+            case TimeoutError():
+                return error(504, f"no answer within {self.config.timeout:g} seconds")
+            case WorkerDiedError():
+                message = "the process that had this request died; try again"
+                return error(503, message, retry_after=retry_after)
+            case HTTPException():
+                return error(raised.status_code, raised.detail)
+            case ClientDisconnect():
+                return Response(status_code=499)
+            case UserError():
+                return error(422, str(raised))
+        log.error("%s", request.scope["path"], exc_info=raised)
+        return error(500, "the server failed; its log says why")
 
     async def _read(self, request: Request, body_type: type[AnyBody]) -> AnyBody:
         """Return the body of a request.
