@@ -32,7 +32,7 @@ from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
 from multiview.judge import FEATURES, Judge
-from multiview.judge.judge import read_features
+from multiview.judge.pair_reading import read_features
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import open_encoder
 from multiview.structure.forms import possible_bases

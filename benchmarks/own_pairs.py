@@ -26,12 +26,13 @@ from numpy.typing import NDArray
 from tyro.conf import Positional
 
 from benchmarks.structure import print_table
-from corpora.inputs import read_table
 from corpora.senteval.structure import Pair, task_pairs
+from corpora.tables import read_table
 from multiview.folder.reading import TextSource
 from multiview.judge import FEATURES, Judge
 from multiview.judge.certain import Limits
-from multiview.judge.judge import Checks, read_features
+from multiview.judge.checks import Checks
+from multiview.judge.pair_reading import read_features
 from multiview.judge.thresholds import curve
 from multiview.judge.weights import Floats
 from multiview.model import MultiViewEncoder

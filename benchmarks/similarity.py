@@ -18,8 +18,8 @@ from scipy.sparse.csgraph import connected_components, laplacian
 
 from benchmarks.opposites import judge_auc
 from benchmarks.structure import print_table, score_with_interval
-from corpora.inputs import read_table
 from corpora.senteval.structure import FILLINGS, task_pairs
+from corpora.tables import read_table
 from multiview.folder.reading import TextSource
 from multiview.judge.similarity import SimilarityWeights, weights_of
 from multiview.judge.weights import FEATURES, Floats

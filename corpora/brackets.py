@@ -15,7 +15,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from corpora.inputs import ReadMeter, text_lines
+from corpora.inputs import ReadMeter
+from corpora.tables import text_lines
 from corpora.text import CHAIN_JOINER, Sentence, Span
 from runtime.errors import UserError
 from runtime.files import atomic_path, output_file

@@ -36,7 +36,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from corpora.inputs import bad_row, parse_number, read_lines, read_rows, read_table, stem
+from corpora.inputs import read_lines, stem
+from corpora.tables import bad_row, parse_number, read_rows, read_table
 from runtime.errors import UserError
 from runtime.files import parse_json
 

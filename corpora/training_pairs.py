@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from corpora.characters import normalise_text
-from corpora.inputs import bad_row, check_header, input_hash, parse_number, stem, text_lines
+from corpora.inputs import input_hash, stem
+from corpora.tables import bad_row, check_header, parse_number, text_lines
 from runtime.errors import UserError
 from runtime.files import json_digest, parse_json
 

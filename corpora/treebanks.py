@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.characters import normalise_text
-from corpora.inputs import Line, ReadMeter, text_lines
+from corpora.inputs import Line, ReadMeter
+from corpora.tables import text_lines
 from corpora.text import Document, Sentence, split_document
 from runtime.errors import UserError
 from runtime.files import atomic_path, output_file

@@ -32,8 +32,9 @@ from multiview.encoders.meaning import sample_ranges
 from multiview.folder.files import Model, load_model, model_folder, model_record, model_sha256
 from multiview.libraries.arrays import Float
 from multiview.model import MultiViewEncoder
-from multiview.words.table import SIF_A, WordTable
+from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
+from multiview.words.vocabulary import SIF_A
 from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
 from runtime.errors import UserError, extra

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from corpora.inputs import read_table
+from corpora.tables import read_table
 from studies.analogies.questions import CATEGORIES, FILE, LEVELS, SEMANTIC, Analogy, write_questions
 
 FOLDER = Path(__file__).parent

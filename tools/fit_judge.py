@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from multiview.folder.reading import TextSource
-from multiview.judge.judge import read_features
+from multiview.judge.pair_reading import read_features
 from multiview.judge.weights import Weights
 from tools import data_folder
 from tools.judge_rows import parsed, read_sides, texts_of

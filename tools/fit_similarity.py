@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corpora.inputs import read_table
 from corpora.senteval.files import read_task
+from corpora.tables import read_table
 from multiview.folder.reading import TextSource
-from multiview.judge.judge import read_features
+from multiview.judge.pair_reading import read_features
 from multiview.judge.similarity import SimilarityWeights, similarity_features
 from multiview.judge.weights import Floats
 from multiview.libraries.arrays import unit_rows

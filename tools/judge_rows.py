@@ -17,9 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.inputs import read_table
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import Pair, split_rows, task_pairs, triplets
+from corpora.tables import read_table
 from corpora.text import Tokenizer
 from multiview.structure.forms import possible_bases
 from multiview.structure.poles import known_opposites

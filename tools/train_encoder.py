@@ -232,7 +232,7 @@ def fit_words(folder: Path, teacher: str) -> None:
     """Write ``words.bin``: word vectors trained by the teacher, concatenated with skip-gram vectors."""
     from gensim.models import KeyedVectors
 
-    from multiview.words.table import sif_weights
+    from multiview.words.vocabulary import sif_weights
 
     counts, skip_WE = fit_skip_grams(folder)
     words = list(counts)
@@ -255,7 +255,7 @@ def fit_to_teacher(folder: Path, teacher: str, words: Sequence[str], weight_W1: 
     import torch
     from torch.nn.functional import cosine_similarity, embedding_bag, normalize
 
-    from multiview.words.table import Vocabulary
+    from multiview.words.vocabulary import Vocabulary
     from parsing.trees.cache import TreeCache
 
     cache, vocabulary = TreeCache.open(folder / "trees"), Vocabulary(words, case="lower")

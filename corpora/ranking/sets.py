@@ -26,7 +26,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corpora.inputs import MAX_ROW_BYTES, TableRow, read_lines, read_rows, read_table
+from corpora.inputs import read_lines
+from corpora.tables import MAX_ROW_BYTES, TableRow, read_rows, read_table
 from corpora.text import Tokenizer
 from runtime.errors import UserError
 from runtime.files import parse_json, read_json

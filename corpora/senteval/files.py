@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpora.books import author_rows, books
-from corpora.inputs import bad_row, open_text, parse_number
+from corpora.inputs import open_text
 from corpora.ranking.queries import read_queries
 from corpora.senteval.structure import PAIR_READERS, Pair, task_pairs, triplets
 from corpora.senteval.tasks import TASKS, Task, canonical_task
+from corpora.tables import bad_row, parse_number
 from corpora.text import Tokenizer
 from runtime.errors import UserError
 

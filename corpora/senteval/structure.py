@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.inputs import TableRow, bad_row, read_table
 from corpora.senteval.tasks import TASKS
+from corpora.tables import TableRow, bad_row, read_table
 from runtime.errors import extra
 
 FOLDER = Path(__file__).parent

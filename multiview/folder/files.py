@@ -23,7 +23,8 @@ from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, table_indices
 from multiview.model_config import BUILTIN, BUILTIN_FOLDER, MAX_VIEWS, EncoderConfig
 from multiview.words.compact import FIXED_VECTORS, packed_tensors, unpack
-from multiview.words.table import VOCABULARY, PackedVectors, WordsRecord, WordTable
+from multiview.words.table import PackedVectors, WordTable
+from multiview.words.vocabulary import VOCABULARY, WordsRecord
 from parsing.trees.batch import ANNOTATIONS
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
 from runtime.device import build_without_weights

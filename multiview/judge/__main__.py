@@ -23,7 +23,8 @@ from typing import Annotated, NamedTuple, Self
 import numpy as np
 from tyro.conf import Positional, arg
 
-from corpora.inputs import Line, bad_row, check_header, text_lines
+from corpora.inputs import Line
+from corpora.tables import bad_row, check_header, text_lines
 from corpora.training_pairs import unquote
 from multiview.judge.judge import Judge, Judgement
 from multiview.judge.thresholds import curve, upper_bound

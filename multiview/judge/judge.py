@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from corpora.inputs import read_table
 from corpora.sentences import describe_value, read_elements, read_pairs
 from multiview.judge.certain import Limits
-from multiview.judge.long_texts import Text, distinct_texts
+from multiview.judge.checks import Checks
+from multiview.judge.long_texts import Text
+from multiview.judge.pair_reading import read_features
 from multiview.judge.similarity import ComparedPairs, SimilarityWeights, weights_of
 from multiview.judge.thresholds import Threshold, choose_threshold
-from multiview.judge.weights import FEATURES, PULLS, SLOTS, THRESHOLD, Floats, Weights
+from multiview.judge.weights import FEATURES, SLOTS, THRESHOLD, Weights
 from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import path_of
@@ -29,55 +29,12 @@ from runtime.process import cached_property, loading
 
 if TYPE_CHECKING:  # these modules import torch
     from multiview.folder.reading import TextSource
-    from multiview.judge.comparison import Comparison
     from multiview.judge.reasons import Reason
-    from parsing.trees.cache import TreeCache
 
 JUDGE_FOLDER = Path(__file__).parent
 """The folder of the judges in the package."""
-PARSING_BATCH = 512
-"""The number of sentences that are parsed at a time, at most."""
 UNHEEDED = " (but the judge takes both to say the same: look at this pair)"
 """The text that follows a reason of the kind opposite, if the judge accepts the pair all the same."""
-CHECKS = Path(__file__).with_name("checks.tsv")
-"""Plain pairs with labels that every judge should get right; no judge was fitted on them."""
-MAX_LOST_CHECKS = 1
-"""The number of checks that a fit to one's own pairs may lose; if more are lost, a stronger pull is taken."""
-
-
-def read_features(
-    pairs: Sequence[tuple[Text, Text]],
-    source: TextSource,
-    encoder: Any = None,
-    trees: TreeCache | None = None,
-) -> tuple[Comparison, Floats]:
-    """Return the comparison of the sentences of each pair, and the features of the pairs, float64 [n, F].
-
-    Args:
-        pairs: the pairs, whose texts are read as :func:`multiview.judge.long_texts.as_read` returns them.
-        source: parses each distinct sentence once, and has the vectors of words.
-        encoder: computes the topic; by default the sums of word vectors do.
-        trees: holds sentences that need not be parsed.
-    """
-    import torch
-
-    with loading():
-        from multiview.judge.comparison import Comparison
-        from multiview.judge.facts import facts_of_pairs
-        from multiview.judge.pair_features import compute_features
-        from multiview.libraries.arrays import check_vectors, unit_rows
-        from runtime.device import torch_threads
-
-    texts, text_n2 = distinct_texts(pairs)
-    with torch.inference_mode(), torch_threads(1):
-        facts = facts_of_pairs(source.reader.batches(texts, {"tokens", "dep"}, trees, PARSING_BATCH), text_n2)
-        comparison = Comparison(facts)
-        features = compute_features(comparison, source.words)
-    if encoder is not None:
-        strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
-        vectors = unit_rows(check_vectors(encoder.encode(strings), strings, type(encoder).__name__)[0])
-        features["topic"] = np.einsum("nd,nd->n", *vectors[text_n2.T])
-    return comparison, np.column_stack([features[name] for name in FEATURES]).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -322,59 +279,6 @@ def load_weights(name: str | Path, encoder: Any = None) -> Weights:
         fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
         raise UserError(f"judge {name}: {fault}; give it that")
     return weights
-
-
-class Checks(NamedTuple):
-    """The package's checks, with what weights need to judge them."""
-
-    rows: list[tuple[str, ...]]
-    """The kind, the label and both sentences of each check."""
-    limits: Limits
-    features_nF: Floats
-
-    @classmethod
-    def read(cls, source: TextSource, encoder: Any = None) -> Self:
-        """Read the checks, parse them with ``source``, and compute their features."""
-        rows = [row.cells for row in read_table(CHECKS, ("kind", "label", "sentence1", "sentence2"))]
-        pairs: list[tuple[Text, Text]] = [(a, b) for _, _, a, b in rows]
-        comparison, features_nF = read_features(pairs, source, encoder)
-        return cls(rows, Limits.of(pairs, comparison), features_nF)
-
-    def wrong(self, weights: Weights) -> list[str]:
-        """Return the checks that weights get wrong at :data:`THRESHOLD`, whatever threshold they have."""
-        probability_n = self.limits.limit(weights.probabilities(self.features_nF))
-        return [
-            f"{kind}: {a} | {b}"
-            for (kind, label, a, b), probability in zip(self.rows, probability_n.tolist(), strict=True)
-            if (probability >= THRESHOLD) != (label == "1")
-        ]
-
-    def _lost(self, weights: Weights, start: Weights) -> list[str]:
-        """Return the checks that ``weights`` get wrong and ``start`` gets right."""
-        known_wrong = self.wrong(start)
-        return [check for check in self.wrong(weights) if check not in known_wrong]
-
-    def fit(
-        self,
-        start: Weights,
-        features_nF: Floats,
-        label_n: NDArray[np.number],
-        *,
-        pull: float | None = None,
-        about: dict[str, Any] | None = None,
-    ) -> Weights:
-        """Fit weights to pairs, beginning with ``start``, by :meth:`Weights.fit_on`.
-
-        Without a ``pull``, stronger ones are tried as long as more than :data:`MAX_LOST_CHECKS` checks are
-        lost. The record of the returned weights names the checks that are lost.
-        """
-        weights = start.fit_on(features_nF, label_n, pull=pull, about=about)
-        broken = self._lost(weights, start)
-        for stronger in sorted(PULLS) if pull is None else ():
-            if len(broken) > MAX_LOST_CHECKS and stronger > weights.about["pull"]:
-                weights = start.fit_on(features_nF, label_n, pull=stronger, about=about)
-                broken = self._lost(weights, start)
-        return replace(weights, about={**weights.about, "broken checks": broken})
 
 
 def _read_labelled(

@@ -59,7 +59,7 @@ def similarity_features(
 
     Args:
         pairs: the pairs.
-        comparison: the comparison of the pairs, as :func:`multiview.judge.judge.read_features` returns it.
+        comparison: the comparison of the pairs (:func:`multiview.judge.pair_reading.read_features`).
         features_nF: the judge's features of the pairs, from the same function.
         source: parses the sentences, and has the vectors of words.
     """

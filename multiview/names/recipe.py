@@ -37,8 +37,9 @@ from multiview.names.grammar import MANIFEST, PREFIXES, RAW, Name, parse_name, w
 from multiview.structure.binding import WIDTH
 from multiview.structure.joining import check_share
 from multiview.words.sources import MODEL_SUFFIXES
-from multiview.words.table import Vocabulary, WordTable
+from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
+from multiview.words.vocabulary import Vocabulary
 from runtime.device import pick_device
 from runtime.errors import UserError, extra
 from runtime.files import json_digest, read_json, sha256_file

@@ -31,8 +31,9 @@ from multiview.engines.plan import Plan, to_device
 from multiview.folder.reading import select
 from multiview.model_config import Boundary
 from multiview.training.targets import UNUSABLE_FLAGS, Grades, Positions, Targets, neighbour_targets
-from multiview.words.table import UNKNOWN_ROW, WordTable
+from multiview.words.table import WordTable
 from multiview.words.vectors import Float
+from multiview.words.vocabulary import UNKNOWN_ROW
 from parsing.names import find_trees
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache

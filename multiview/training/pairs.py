@@ -2,7 +2,7 @@
 
 A step has half as many rows of ``--pairs`` as a segment of text has sentences. In a step each sentence is a
 negative of every other, except of the sentences that rows pair it with, directly or through other rows
-(:func:`~multiview.training.objective.pair_targets`).
+(:func:`~multiview.training.targets.pair_targets`).
 
 Legend of dimension suffixes: B sentences of a step, P pairs.
 """

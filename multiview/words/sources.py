@@ -28,7 +28,7 @@ from multiview.config import BUILTIN_WORDS, DISTIL, TRAIN, NewViewsConfig
 from multiview.libraries.pretrained import encode_texts, encoder_folder, load_pretrained
 from multiview.model_config import BUILTIN_FOLDER, InitRule, TableConfig
 from multiview.words.compact import FIXED_VECTORS, WEIGHTS, unpack
-from multiview.words.table import MEAN_WORDS, UNKNOWN_ROW, Vocabulary, WordTable, corpus_words, sif_weights
+from multiview.words.table import MEAN_WORDS, WordTable
 from multiview.words.vectors import (
     CACHE,
     DEFAULT_WORDS,
@@ -38,6 +38,7 @@ from multiview.words.vectors import (
     load_word_vectors,
     read_words,
 )
+from multiview.words.vocabulary import UNKNOWN_ROW, Vocabulary, corpus_words, sif_weights
 from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
 from runtime.errors import UserError, extra

@@ -30,8 +30,8 @@ from torch.nn import functional
 
 from parsing.networks.config import EncoderSizes, ScorerSizes
 from parsing.networks.features import ParserVocabulary
+from parsing.networks.lstm import shared_dropout
 from parsing.networks.parser import VOCABULARY, EncodedParser, ParserModel, Stages, load_model_folder
-from parsing.networks.sentence_encoder import shared_dropout
 from parsing.trees.batch import DependencyParse, Int64
 from runtime.cli import config_to_json
 from runtime.compiled import compiled

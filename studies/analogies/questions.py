@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.inputs import read_table
+from corpora.tables import read_table
 from runtime.errors import UserError
 from runtime.files import atomic_path
 

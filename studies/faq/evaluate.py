@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.inputs import parse_number, read_table
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.ranking.queries import LEXICAL, ranks_of
+from corpora.tables import parse_number, read_table
 from corpora.text import Tokenizer
 from multiview.names.opened import OpenedEncoder
 from runtime.device import pick_device
@@ -106,7 +106,7 @@ def embed_set(data: FaqSet, encode: OpenedEncoder) -> dict[str, NDArray[np.float
 def read_faq(folder: Path) -> FaqSet:
     """Read the set of a folder; queries without a relevant entry are dropped.
 
-    Raises UserError if a file is bad (:func:`corpora.inputs.read_table`), a query or an entry is unknown, a
+    Raises UserError if a file is bad (:func:`corpora.tables.read_table`), a query or an entry is unknown, a
     query is in both splits, or no query of a split has an answer.
     """
     rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.inputs import Line, input_hash, list_files, read_lines, read_rows, read_table
+from corpora.inputs import Line, input_hash, list_files, read_lines
+from corpora.tables import read_rows, read_table
 from runtime.errors import UserError
 from tests.fixtures.files import PACK
 

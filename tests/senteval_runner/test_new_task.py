@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.inputs import read_table
 from corpora.senteval import files, tasks
 from corpora.senteval.files import Split, by_split
 from corpora.senteval.tasks import TASKS, Task, read_tasks_table
+from corpora.tables import read_table
 from senteval_runner import evaluate
 from senteval_runner.report.tables import headline
 from senteval_runner.run import cli

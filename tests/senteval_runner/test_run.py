@@ -15,7 +15,8 @@ from multiview import train
 from multiview.model import MultiViewEncoder
 from multiview.names import recipe
 from multiview.names.vectors import Loader
-from multiview.words.table import Vocabulary, WordTable
+from multiview.words.table import WordTable
+from multiview.words.vocabulary import Vocabulary
 from runtime.errors import UserError
 from senteval_runner import result_store
 from senteval_runner.protocol.config import get_protocol

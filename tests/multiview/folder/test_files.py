@@ -20,8 +20,9 @@ from multiview.folder.files import (
 from multiview.model import MultiViewEncoder
 from multiview.names.recipe import recipe_of
 from multiview.training.fit import store_readout
-from multiview.words.table import Vocabulary, WordTable
+from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors
+from multiview.words.vocabulary import Vocabulary
 from runtime.errors import UserError
 from runtime.files import lock_folder, read_json, read_record, write_record
 from runtime.folders import current_folder

@@ -9,7 +9,7 @@ import pytest
 
 from multiview.judge import Judge
 from multiview.judge.certain import MAX_PROBABILITY
-from multiview.judge.judge import read_features
+from multiview.judge.pair_reading import read_features
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from multiview.judge import Judge
-from multiview.judge.judge import MAX_LOST_CHECKS, Checks
+from multiview.judge.checks import MAX_LOST_CHECKS, Checks
 from multiview.judge.weights import PULLS
 from tests.fixtures.pairs import SAME, SWAPPED
 

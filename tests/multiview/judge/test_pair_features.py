@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from multiview.judge import FEATURES, Judge
-from multiview.judge.judge import read_features
+from multiview.judge.pair_reading import read_features
 from tests.fixtures.pairs import SWAPPED
 
 

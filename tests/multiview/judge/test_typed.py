@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.inputs import read_table
+from corpora.tables import read_table
 from multiview.judge import Judge
 from multiview.judge.typed import QUESTIONS, asked_alike, in_one_form
 

@@ -13,8 +13,9 @@ from multiview.names.opened import open_encoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees
 from multiview.words.sources import WordSource
-from multiview.words.table import Vocabulary, WordTable, corpus_words, sif_weights
+from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors, read_words
+from multiview.words.vocabulary import Vocabulary, corpus_words, sif_weights
 from runtime.errors import UserError
 from tests.fixtures.trees import changed, toy_corpus, write_vectors
 

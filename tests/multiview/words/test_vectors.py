@@ -15,8 +15,8 @@ from multiview.folder.files import load_model
 from multiview.train import main
 from multiview.training.data import open_trees
 from multiview.words.sources import PASSES, WordSource, distilled_vectors
-from multiview.words.table import corpus_words
 from multiview.words.vectors import load_word_vectors
+from multiview.words.vocabulary import corpus_words
 from runtime.errors import UserError
 from tests.fixtures.transformers import save_sentence_encoder
 from tests.fixtures.trees import changed

@@ -13,13 +13,8 @@ from hypothesis import strategies as st
 from corpora.characters import normalise_text
 from parsing.networks.config import EncoderSizes
 from parsing.networks.features import BEGIN, END, PAD, UNKNOWN, ParserVocabulary, TypeTable, make_batch
-from parsing.networks.sentence_encoder import (
-    BidirectionalLayer,
-    Packing,
-    SentenceEncoder,
-    TypeVectors,
-    runs_packed,
-)
+from parsing.networks.lstm import BidirectionalLayer, Packing, runs_packed
+from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from runtime.compiled_math import FEW_SEQUENCES
 from runtime.products import products_for
 
