@@ -28,7 +28,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from benchmarks.structure import print_table, score_with_interval
-from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
 from multiview.judge import FEATURES, Judge
@@ -87,14 +86,8 @@ def read_sets(sides: Sides, data: Path, hans: Path | None, *, is_scored: bool) -
         pairs_by_set["HANS"] = random.Random(0).sample(rows, len(rows))  # the file is sorted by label
     sets = {name: PairSet.of(pairs, sizes.get(name, 1)) for name, pairs in pairs_by_set.items()}
     for name, task in (("STS-B", "STSBenchmark"), ("SICK-R", "SICKRelatedness")):
-        sets[name] = _graded_pairs(read_task(task, data / "senteval"), "test" if is_scored else "train")
+        sets[name] = PairSet.of_graded(data, task, "test" if is_scored else "train")
     return sets
-
-
-def _graded_pairs(task: TaskData, split: str) -> PairSet:
-    rows = task.splits[split]
-    texts = [(" ".join(a), " ".join(b)) for a, b in zip(rows.a, rows.b or [], strict=True)]
-    return PairSet(np.array(rows.y, np.float64), texts)
 
 
 def _antonyms(pairs: PairSet) -> list[frozenset[str]]:

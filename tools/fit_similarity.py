@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from corpora.senteval.files import read_task
 from corpora.tables import read_table
 from multiview.folder.reading import TextSource
 from multiview.judge.pair_reading import read_features
@@ -108,10 +107,9 @@ def teacher_cosines(pairs: Pairs) -> Floats:
 
 def rated_pairs(data: Path, task: str, split: str) -> tuple[list[tuple[str, str]], Floats]:
     """Return the pairs of a task that people rated, and the ratings, scaled to 0 to 1, [n]."""
-    rows = read_task(task, data / "senteval").splits[split]
+    pairs = PairSet.of_graded(data, task, split)
     low, high = RATED[task]
-    pairs = [(" ".join(a), " ".join(b)) for a, b in zip(rows.a, rows.b or [], strict=True)]
-    return pairs, (np.array(rows.y, np.float64) - low) / (high - low)
+    return pairs.texts, (pairs.gold - low) / (high - low)
 
 
 def free_pairs(data: Path) -> list[tuple[list[tuple[str, str]], Floats]]:

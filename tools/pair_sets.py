@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.senteval.files import read_task
 from corpora.senteval.structure import Pair
 from multiview.libraries.pretrained import load_pretrained
 from senteval_runner.protocol.correlation import Scores, cosines
@@ -33,6 +34,13 @@ class PairSet(NamedTuple):
         """Return the set of pairs that mean the same or not."""
         gold = np.array([float(pair.is_same) for pair in pairs])
         return cls(gold, [(pair.first, pair.second) for pair in pairs], size)
+
+    @classmethod
+    def of_graded(cls, data: Path, task: str, split: str) -> Self:
+        """Return the pairs of a split of a task that people rated, with their ratings."""
+        rows = read_task(task, data / "senteval").splits[split]
+        texts = [(" ".join(a), " ".join(b)) for a, b in zip(rows.a, rows.b or [], strict=True)]
+        return cls(np.array(rows.y, np.float64), texts)
 
 
 def texts_of(sets: Mapping[str, PairSet]) -> list[str]:

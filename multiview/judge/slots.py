@@ -43,21 +43,14 @@ def slot_cosines(pairs: PairFacts, table: WordTable) -> tuple[Floats, Floats]:
     weight_L = np.array([*SLOTS.values()])
     cosines, lengths = [np.empty((0, len(SLOTS)))], [np.empty(0)]
     for first in range(0, len(pairs.row_n2), PAIRS_AT_A_TIME):
-        sums = [unit_rows(words[row_NL.ravel()] @ vector_UE) for row_NL in _slot_rows(pairs, first)]
+        sentence_2N = pairs.row_n2[first : first + PAIRS_AT_A_TIME].T
+        row_2NL = sentence_2N[:, :, None] * len(SLOTS) + np.arange(len(SLOTS))
+        sums = [unit_rows(words[row_NL.ravel()] @ vector_UE) for row_NL in row_2NL]
         cosines.append(np.einsum("me,me->m", *sums).reshape(-1, len(SLOTS)).astype(np.float64))
         filled = [side.any(axis=1).reshape(-1, len(SLOTS)) @ weight_L for side in sums]
         lengths.append(np.sqrt(np.multiply(*filled)))
     cosine_nL = np.concatenate(cosines)
     return cosine_nL, cosine_nL @ weight_L / np.maximum(np.concatenate(lengths), 1e-9)
-
-
-def _slot_rows(pairs: PairFacts, first: int) -> Ints:
-    """Return the rows in :func:`_words_in_slots` of both sentences of a chunk of pairs, [2, N, L].
-
-    The chunk has :data:`PAIRS_AT_A_TIME` pairs from ``first`` on.
-    """
-    sentence_2N = pairs.row_n2[first : first + PAIRS_AT_A_TIME].T
-    return sentence_2N[:, :, None] * len(SLOTS) + np.arange(len(SLOTS))
 
 
 def _words_in_slots(facts: Facts, form_count: int) -> csr_array:

@@ -94,10 +94,10 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-def error(status: int, message: str, param: str | None = None, **headers: str) -> JSONResponse:
+def error(status: int, message: str, **headers: str) -> JSONResponse:
     """Return an error in OpenAI's form; ``headers`` are written with "_" in place of "-"."""
     kind = "invalid_request_error" if status < 500 and status != 429 else "server_error"
-    body = {"error": {"message": printable(message), "type": kind, "param": param, "code": None}}
+    body = {"error": {"message": printable(message), "type": kind, "param": None, "code": None}}
     return JSONResponse(
         body, status, headers={name.replace("_", "-"): text for name, text in headers.items()}
     )
@@ -290,7 +290,9 @@ class Service:
             {
                 "object": "embedding",
                 "index": index,
-                "embedding": _base64(vector) if as_base64 else vector.tolist(),
+                "embedding": base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
+                if as_base64
+                else vector.tolist(),
             }
             for index, vector in enumerate(vectors)
         ]
@@ -385,7 +387,3 @@ class Service:
     async def page(self, request: Request) -> Response:
         """Answer ``GET /``: the page for people."""
         return HTMLResponse(PAGE.read_text(encoding="utf-8"), headers={"Content-Security-Policy": POLICY})
-
-
-def _base64(vector: np.ndarray[Any, np.dtype[np.float32]]) -> str:
-    return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")

@@ -299,7 +299,7 @@ class MeaningObjective(nn.Module):
 
     def grade_loss(self, meaning_BK: Tensor, grades: Grades) -> Tensor:
         """Return the sum over pairs of (e / τ)² / 2, where e is the error of the cosine of meanings."""
-        cosine_P = (meaning_BK[grades.first] * meaning_BK[grades.second]).sum(dim=1)
+        cosine_P = grades.cosines(meaning_BK)
         error_P = (cosine_P - grades.grade.to(cosine_P)) / self.temperature
         return error_P.square().sum() / 2
 

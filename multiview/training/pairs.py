@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
-from torch import Tensor
 
 from corpora.training_pairs import Example, PairSet, connected_groups, read_training_pairs, text_key
 from multiview.folder.reading import SentenceReader
@@ -156,7 +155,7 @@ class PairSteps:
             sums = sums.to(self.device) + metrics
             anchors += step.anchors
             if isinstance(segment.targets, Grades):
-                cosines_of_steps.append(_cosines(self.objective.meaning(view_vectors), segment.targets))
+                cosines_of_steps.append(segment.targets.cosines(self.objective.meaning(view_vectors)))
         names = self.objective.metrics_of(segment.targets)
         scores = dict(zip((f"pairs/{name}" for name in names), (sums / anchors).tolist(), strict=True))
         if cosines_of_steps:
@@ -170,8 +169,3 @@ class PairSteps:
 def _distinct_texts(sets: Sequence[PairSet]) -> list[str]:
     """Return every sentence of the sets once, in order of appearance; its place is its row in the cache."""
     return list(dict.fromkeys(text for pairs in sets for text in pairs.sentences()))
-
-
-def _cosines(meaning_BK: Tensor, grades: Grades) -> Tensor:
-    """Return the cosine of the two meanings of each graded pair, [P]."""
-    return (meaning_BK[grades.first] * meaning_BK[grades.second]).sum(dim=1)

@@ -66,6 +66,10 @@ class Grades:
         """The anchors, over which metrics are means: the first sentence of each pair."""
         return self.first
 
+    def cosines(self, meaning_BK: Tensor) -> Tensor:
+        """Return the cosine of each pair, [P], from the meanings of the batch, at length 1."""
+        return (meaning_BK[self.first] * meaning_BK[self.second]).sum(dim=1)
+
 
 def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
     """Return the targets of a batch, in which every usable sentence that has a usable neighbour is an anchor.

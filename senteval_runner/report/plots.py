@@ -122,7 +122,6 @@ def dots(
     panels: Mapping[str, Mapping[str, tuple[Sequence[float], str]]],
     *,
     caption: str = "",
-    inches: float = PAGE_WIDTH,
 ) -> Figure:
     """Draw a panel for each title, with a line for each row of it.
 
@@ -131,7 +130,7 @@ def dots(
     """
 
     def draw(canvas: Canvas) -> None:
-        canvas.set_size_inches(inches, sum(0.7 + BAR_HEIGHT * len(rows) for rows in panels.values()))
+        canvas.set_size_inches(PAGE_WIDTH, sum(0.7 + BAR_HEIGHT * len(rows) for rows in panels.values()))
         grid = canvas.subplots(len(panels), 1, squeeze=False)
         for axes, (title, rows) in zip(grid[:, 0], panels.items(), strict=True):
             for y, (values, text) in enumerate(rows.values()):
