@@ -150,7 +150,7 @@ class TextParser:
         other European languages.
         """
         parser = self.dependency or self.constituency
-        if not isinstance(parser, JointParser) or not parser.identity["name"].startswith("builtin"):
+        if not isinstance(parser, JointParser) or not parser.identity.get("name", "").startswith("builtin"):
             return False
         tokens = itertools.chain.from_iterable(sentences[:SAMPLE])
         words = [word for word in tokens if len(word) > 1 and word[0].isalpha()]

@@ -260,9 +260,7 @@ def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
         if not running:
             return
         done = wait(running, return_when=FIRST_COMPLETED).done
-        for future in sorted(
-            done, key=lambda part: part.exception() is not None
-        ):  # an error may end the run; first keep what is parsed
+        for future in sorted(done, key=_has_failed):  # an error may end the run; first keep what is parsed
             part = running.pop(future)
             try:
                 parsed = future.result()
@@ -276,6 +274,10 @@ def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
                     warn_once(fault)
                 part.shard.trees[part.first] = parsed.trees
                 yield part
+
+
+def _has_failed(future: Future[ParsedPart]) -> bool:
+    return future.exception() is not None
 
 
 def _log_failure(part: ShardPart, error: Exception, *, is_retry: bool) -> None:
