@@ -1,4 +1,4 @@
-"""Vocabulary and word tables: rows, where they start, what fixed vectors lack, words by a linear map."""
+"""Word tables: where rows start, what fixed vectors lack, words by a linear map."""
 
 from pathlib import Path
 
@@ -8,57 +8,21 @@ import torch
 
 from multiview.config import NewViewsConfig
 from multiview.model import MultiViewEncoder
-from multiview.model_config import TableConfig
 from multiview.names.opened import open_encoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees
 from multiview.words.sources import WordSource
 from multiview.words.table import WordTable
-from multiview.words.vectors import WordVectors, load_word_vectors, read_words
-from multiview.words.vocabulary import Vocabulary, corpus_words, sif_weights
+from multiview.words.vectors import WordVectors, load_word_vectors
+from multiview.words.vocabulary import Vocabulary
 from runtime.errors import UserError
 from tests.fixtures.trees import changed, toy_corpus, write_vectors
 
 RANDOM = np.random.default_rng(0)
 VECTORS_PG = RANDOM.normal(size=(60, 5)).round(3).astype(np.float32)
 MAPS_VGE = RANDOM.normal(size=(2, 5, 3)).astype(np.float32)
-WORDS = ["the", "Paris", "cat", "USA"]
 TEXT = "the 3 0 4\nMars 0 5 0\nCAT 6 8 0\ncat 0 0 1\nelsewhere 1 2 2\n"
 KNOWN = np.array([[3, 0, 4, 0], [0, 5, 0, 0], [1, 0, 0, 0]], dtype=np.float32)
-
-
-def test_a_word_backs_off_to_other_cases_then_to_a_bucket() -> None:
-    vocabulary = Vocabulary(WORDS)
-    assert vocabulary.lookup(["the", "THE", "paris", "usa", "dog", ""]).tolist() == [1, 1, 2, 4, 0, 0]
-    assert Vocabulary(WORDS, case="exact").lookup(["THE", "cat"]).tolist() == [0, 3]
-    assert Vocabulary(["the"], case="lower").lookup(["THE"]).tolist() == [1]
-    curly = Vocabulary(["n’t", "’s", "'s", "café"])
-    written = curly.lookup(["n't", "nʼt", "’s", "cafe\u0301", "Ca\u00adfé", "\u200b"])
-    assert written.tolist() == [1, 1, 3, 4, 4, 0]
-    hashed = Vocabulary(WORDS, buckets=7)
-    rows = hashed.lookup([f"word{i}" for i in range(200)])
-    assert hashed.row_count == 12 and set(rows.tolist()) == set(range(5, 12))
-    assert hashed.row("Zebra") == hashed.row("zebra") >= 5
-    assert vocabulary.key == Vocabulary(list(WORDS)).key
-    assert len({vocabulary.key, Vocabulary(WORDS[::-1]).key, hashed.key}) == 3
-
-
-def test_corpus_words_are_sorted_and_can_be_written(tmp_path: Path) -> None:
-    counts = {"b": 2, "a": 2, "c": 5, "B": 1, "x\ny": 9, "": 9, "rare": 1, "\ud800": 9}
-    for table, expected in (
-        (TableConfig(size=3), {"c": 5, "b": 3, "a": 2}),  # with buckets, rare words are left to them
-        (TableConfig(buckets=0), {"c": 5, "b": 3, "a": 2, "rare": 1}),
-        (TableConfig(case="exact", size=3), {"c": 5, "a": 2, "b": 2}),
-    ):
-        words, numbers = corpus_words(counts, table)
-        assert dict(zip(words, numbers.tolist(), strict=True)) == expected and words == list(expected)
-    words, _ = corpus_words(dict.fromkeys(["a\rb", "c\x85d", "e\u2028f", " "], 1), TableConfig(buckets=0))
-    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words), "utf-8", newline="\n")
-    assert read_words(tmp_path / "vocab.txt") == words and len(words) == 4
-    apart = {"n’t": 2, "n't": 1, "\u200b": 9}
-    assert corpus_words(apart, TableConfig(size=3))[0] == ["n't"]
-    weight = sif_weights(np.array([900, 100]), rows=4)
-    assert weight == pytest.approx([1, 0.001 / 0.901, 0.001 / 0.101, 1])
 
 
 @pytest.fixture
