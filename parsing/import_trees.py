@@ -20,8 +20,9 @@ from corpora.brackets import bracket_form, read_brackets
 from corpora.inputs import input_hash
 from corpora.text import Document, Sentence, split_document
 from corpora.treebanks import read_conllu
+from parsing.names import MANIFEST
 from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME, Batch, DependencyParse, ids_of
-from parsing.trees.cache import MANIFEST, SHARD_SENTENCES, Manifest, write_shard
+from parsing.trees.cache import SHARD_SENTENCES, Manifest, write_shard
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
 from runtime.files import lock_folder

@@ -8,6 +8,8 @@ from runtime.files import path_of
 
 BUILTIN_FOLDERS = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
 """The model folders of the builtin parsers."""
+MANIFEST = "manifest.json"
+"""The file of a tree cache that lists its shards."""
 
 
 def absolute_name(spec: str) -> str:
@@ -40,7 +42,7 @@ def find_trees(trees: Path | None) -> Path:
     if trees is not None:
         return trees
     root = Path("runs/trees")
-    caches = sorted(path.parent for path in root.glob("*/manifest.json"))
+    caches = sorted(path.parent for path in root.glob(f"*/{MANIFEST}"))
     if len(caches) != 1:
         folders = " | ".join(map(str, caches)) or "none; make one with python -m parsing.run"
         raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {folders}")

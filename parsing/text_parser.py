@@ -26,6 +26,7 @@ from parsing.trees.batch import (
     DUMMY_NAME,
     EMPTY,
     FALLBACK_NAME,
+    MAX_TOKENS,
     TOO_LONG,
     Batch,
     ConstituencyParser,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
     from runtime.products import ProductKind
 
-MAX_TOKENS = 128
 SAMPLE = 50
 """The number of sentences that are read to tell whether a text is English."""
 EASY_SENTENCE = ("The", "cat", "sat", "on", "the", "mat", ".")

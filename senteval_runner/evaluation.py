@@ -30,7 +30,7 @@ from runtime.errors import UserError
 from runtime.files import sha256_file
 from runtime.progress import progress
 from senteval_runner.evaluation_trees import EvaluationTrees
-from senteval_runner.protocol.classify import inner_kfold, kfold, split
+from senteval_runner.protocol.classify import fixed_split, inner_kfold, kfold
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.cosine_tasks import SCORERS, neighbour_result
@@ -118,19 +118,19 @@ class _EncodedSplit:
     tasks.
     """
 
-    def __init__(self, split: Split, vectors: SentenceVectors, snli_classes: Sequence[str] = ()) -> None:
+    def __init__(self, rows: Split, vectors: SentenceVectors, snli_classes: Sequence[str] = ()) -> None:
         def sort_key(row: int) -> tuple[int, int, float | str]:
             """Return lengths in tokens and label; for SNLI the second length first, and the class name."""
-            length_a = len(split.a[row])
-            length_b = len(split.b[row]) if split.b else 0
+            length_a = len(rows.a[row])
+            length_b = len(rows.b[row]) if rows.b else 0
             if snli_classes:
-                return length_b, length_a, snli_classes[int(split.y[row])]
-            return length_a, length_b, split.y[row]
+                return length_b, length_a, snli_classes[int(rows.y[row])]
+            return length_a, length_b, rows.y[row]
 
-        self.order = sorted(range(len(split)), key=sort_key)
-        self.y = np.array([split.y[i] for i in self.order])
-        self.u = vectors([split.a[i] for i in self.order])
-        self.v = None if split.b is None else vectors([split.b[i] for i in self.order])
+        self.order = sorted(range(len(rows)), key=sort_key)
+        self.y = np.array([rows.y[i] for i in self.order])
+        self.u = vectors([rows.a[i] for i in self.order])
+        self.v = None if rows.b is None else vectors([rows.b[i] for i in self.order])
         self.is_snli = bool(snli_classes)
 
     def blocks(self) -> tuple[Float, ...]:
@@ -168,7 +168,7 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
     is_trained = kind in ("classes", "graded")
     vectors = encoder.features if is_trained else encoder.encode
     labels = [vectors.label]
-    snli_classes = task.classes if scorer == "split_snli" else ()
+    snli_classes = task.classes if scorer == "fixed_split_snli" else ()
     try:
         splits = {name: _EncodedSplit(rows, vectors, snli_classes) for name, rows in task.splits.items()}
         if kind == "graded" and encoder.has_features:
@@ -226,13 +226,13 @@ def _score_cosines(task: TaskData, splits: _EncodedSplits) -> dict[str, Any]:
         for name, encoded in splits.items()
         if encoded.v is not None
     }
-    gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
+    gold = {name: np.array(rows.y, dtype=np.float64) for name, rows in task.splits.items()}
     return SCORERS[task.task.scorer](cosines_by_split, gold)
 
 
-def _in_file_order(split: _EncodedSplit) -> Float:
+def _in_file_order(encoded: _EncodedSplit) -> Float:
     """Return the embeddings of first sentences, [n, d], in the order of the file."""
-    return split.u[np.argsort(split.order)]
+    return encoded.u[np.argsort(encoded.order)]
 
 
 def _score_ranking(task: TaskData, splits: _EncodedSplits) -> dict[str, Any]:
@@ -283,13 +283,13 @@ def _score_classes(task: TaskData, splits: _EncodedSplits, protocol: Protocol, s
         _check_class_sizes(task, "train", splits["train"].y, protocol.kfold)
         outcome = kfold(x, y, row_numbers["train"], row_numbers["test"], classes, protocol, seed)
     else:
-        if scorer == "split_linear":  # these tasks never have a hidden layer
+        if scorer == "fixed_split_linear":  # these tasks never have a hidden layer
             protocol = get_protocol(protocol, nhid=0)
-        is_snli = scorer == "split_snli"
+        is_snli = scorer == "fixed_split_snli"
         if is_snli:  # SentEval trains on SNLI for 16 rounds of one epoch
             protocol = dataclasses.replace(protocol, max_epoch=15, epoch_size=1)
         train, dev, test_rows = (row_numbers[name] for name in ("train", "dev", "test"))
-        outcome = split(x, y, train, dev, test_rows, classes, protocol, seed, nominal=is_snli)
+        outcome = fixed_split(x, y, train, dev, test_rows, classes, protocol, seed, nominal=is_snli)
     metrics = {"devacc": outcome.devacc, "acc": outcome.acc}
     if splits[test].v is not None and classes == 2:
         metrics["f1"] = float(round(float(SCORES["f1"](splits[test].y, outcome.predictions)), 2))
@@ -303,18 +303,18 @@ def _score_classes(task: TaskData, splits: _EncodedSplits, protocol: Protocol, s
     }
 
 
-def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None:
-    """Raise UserError if a class has fewer rows among ``y`` than ``minimum``."""
+def _check_class_sizes(task: TaskData, split_name: str, y: Int, minimum: int) -> None:
+    """Raise UserError if a class has fewer rows of a split among ``y`` than ``minimum``."""
     counts = np.bincount(y, minlength=len(task.classes))
     if counts.min() < minimum:
         smallest = int(counts.argmin())
         # Tasks of the reader "binary" have a file for each class: first that of class 1, then that of class
         # 0.
         file_number = 1 - smallest if task.task.reader == "binary" else 0
-        file = task.files[split][file_number]
+        file = task.files[split_name][file_number]
         raise UserError(
-            f"{task.name} {split}: class {task.classes[smallest]} has {counts.min()} rows, the folds need "
-            f"{minimum}; is {file} truncated?"
+            f"{task.name} {split_name}: class {task.classes[smallest]} has {counts.min()} rows, the folds "
+            f"need {minimum}; is {file} truncated?"
         )
 
 

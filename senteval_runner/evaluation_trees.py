@@ -18,6 +18,7 @@ from multiview.folder.sentence_trees import parse_sentences
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import Name
 from multiview.names.opened import OpenedEncoder, open_encoder
+from parsing.names import MANIFEST
 from parsing.trees.batch import ANNOTATIONS, is_same_parser
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
@@ -47,7 +48,7 @@ class EvaluationTrees:
         kinds = sorted(model.requires_of() - {"tokens"})
         reader = model.reader
         reader.specs |= self.parsers
-        if (self.folder / "manifest.json").exists():
+        if (self.folder / MANIFEST).exists():
             return TreeCache.open(self.folder)
         if not kinds:
             return None
@@ -80,7 +81,7 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
     parsers = {ANNOTATIONS[kind].parser: dict(identity) for kind, identity in identities.items()}
     rows: list[ShardRow] = []
     first_manifest: Manifest | None = None
-    for path in sorted([*folder.glob("senteval*/manifest.json"), *folder.glob("senteval-*/*/manifest.json")]):
+    for path in sorted([*folder.glob(f"senteval*/{MANIFEST}"), *folder.glob(f"senteval-*/*/{MANIFEST}")]):
         manifest = Manifest.read(path.parent)
         identity = manifest.identity
         has_same_parsers = all(is_same_parser(identity.get(kind) or {}, parsers[kind]) for kind in parsers)

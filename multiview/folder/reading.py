@@ -325,7 +325,7 @@ def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
         return batch
     lengths = np.diff(batch.sentence_offsets)[rows]
     tokens = concatenated_ranges(batch.sentence_offsets[:-1][rows], lengths)
-    nodes = concatenated_ranges(batch.node_offsets[:-1][rows], lengths - 1)
+    nodes = concatenated_ranges(batch.internal_node_offsets[:-1][rows], lengths - 1)
     fields = [*batch.fields, *(["row"] if len(batch.row) else [])]
     arrays = {name: getattr(batch, name)[nodes if name in NODE_FIELDS else tokens] for name in fields}
     return replace(batch, sentence_offsets=offsets_of(lengths), flags=batch.flags[rows], **arrays)

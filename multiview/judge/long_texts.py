@@ -21,7 +21,7 @@ LONG_TEXT_WORDS = 64
 """A text of this many words, split at white space, or more is long; judges are fitted on shorter ones."""
 MAX_WORDS = 400
 """The number of words of a text that are compared; words after them are ignored."""
-MAX_PARSED_WORDS = 120
+SURELY_PARSED_WORDS = 120
 """A text of at most this many words is surely parsed; in a longer one roles may not be compared."""
 _END = re.compile(r".*[.!?][\"'”’)\]]*")
 
@@ -52,7 +52,7 @@ def where_they_differ(a: Text, b: Text) -> tuple[Text, Text]:
 
     A sentence that one text has twice and the other once is dropped once from each. If both texts have the
     same sentences, they are returned as they are. A warning is logged, once, if more than
-    :data:`MAX_PARSED_WORDS` words are left, because their roles may not be compared.
+    :data:`SURELY_PARSED_WORDS` words are left, because their roles may not be compared.
     """
     # A word and a blank are two characters at least, so short texts are found before they are split.
     if max(len(text) // (2 if isinstance(text, str) else 1) for text in (a, b)) < LONG_TEXT_WORDS:
@@ -66,9 +66,9 @@ def where_they_differ(a: Text, b: Text) -> tuple[Text, Text]:
     rests = [_without(side, own_keys, Counter(shared)) for side, own_keys in zip(sides, keys, strict=True)]
     if not any(rests):
         return a, b
-    if max(map(len, rests)) > MAX_PARSED_WORDS:
+    if max(map(len, rests)) > SURELY_PARSED_WORDS:
         warn_once(
-            f"two texts differ over more than {MAX_PARSED_WORDS} words: the judge compares neither roles "
+            f"two texts differ over more than {SURELY_PARSED_WORDS} words: the judge compares neither roles "
             f"in them nor what comes after the first {MAX_WORDS} words; give it sentences"
         )
     first, second = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parsing.names import absolute_name
+from parsing.names import MANIFEST, absolute_name
 from runtime.errors import UserError
 from runtime.folders import current_folder
 
@@ -91,8 +91,6 @@ in :class:`Name`."""
 OPTION = re.compile(r"(.+)\?([a-z]+)=([^?]+)")
 RAW = "none"
 """The value of ``?scale=`` by which features are raw numbers."""
-MANIFEST = "manifest.json"
-"""The file of a tree cache that lists its shards."""
 PATH = re.compile(r"(\.|/|runs/).*|.*\.(npz|txt|vec|gz|bin)")
 """A regular expression of bases that can only be paths. They are not looked up as pretrained models."""
 

@@ -33,13 +33,14 @@ from multiview.encoders.registry import view_class
 from multiview.folder.files import model_folder, model_record, model_sha256
 from multiview.libraries.pretrained import Encode, assemble, encode_texts, load_pretrained
 from multiview.model import MultiViewEncoder
-from multiview.names.grammar import MANIFEST, PREFIXES, RAW, Name, parse_name, wrong_form
+from multiview.names.grammar import PREFIXES, RAW, Name, parse_name, wrong_form
 from multiview.structure.binding import WIDTH
 from multiview.structure.joining import check_share
 from multiview.words.sources import MODEL_SUFFIXES
 from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
 from multiview.words.vocabulary import Vocabulary
+from parsing.names import MANIFEST
 from runtime.device import pick_device
 from runtime.errors import UserError, extra
 from runtime.files import json_digest, read_json, sha256_file

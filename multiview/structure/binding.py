@@ -36,7 +36,7 @@ from multiview.engines.plan import Plan
 from multiview.structure.negation import WordTrees
 from multiview.structure.poles import Opposites, signed_spellings
 from multiview.words.table import WordTable
-from parsing.trees.batch import Batch, concatenated_ranges
+from parsing.trees.batch import MAX_TOKENS, Batch, concatenated_ranges
 from parsing.trees.role_rules import ROLE, ROLES
 from parsing.trees.roles import RoleArcs
 from runtime.compiled import compiled
@@ -60,9 +60,6 @@ _WEIGHT_OF_ROLE = {
     **dict.fromkeys(("than",), 5.0),
     **dict.fromkeys(("at", "adv", "is", "clause"), 0.15),
 }
-MAX_PARSED_WORDS = 128
-"""The number of words above which a text is not parsed by default (``--max-tokens``), and from which on the
-pairs that it repeats count less."""
 WEIGHTS = np.array([*(_WEIGHT_OF_ROLE[role] for role in ROLES), 0.1, 0.2])
 """The weight w of each role, of siblings and of order, chosen on development data. Rare roles that change the
 sense of a whole sentence weigh more than roles that only add to it."""
@@ -173,7 +170,7 @@ class BindingView(WeightlessView):
             word_N[head],
             np.append(word_N[arcs.dependent], np.full(len(lone), len(types))),
         ])  # fmt: skip
-        is_long_B = np.diff(batch.sentence_offsets) > MAX_PARSED_WORDS
+        is_long_B = np.diff(batch.sentence_offsets) > MAX_TOKENS  # pairs that it repeats count less
         sign_M = np.append(sign_N[arcs.head] * sign_N[arcs.dependent], sign_N[lone])
         return BindingPlan(
             **vars(base),

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from corpora.text import Corpus, Document, Sentence
+from parsing.names import MANIFEST
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, join_batches
-from parsing.trees.cache import MANIFEST, SHARD_SENTENCES, Manifest, TreeCache, write_shard
+from parsing.trees.cache import SHARD_SENTENCES, Manifest, TreeCache, write_shard
 from parsing.trees.check import ShardRow, open_shard
 from runtime.cli import LOGGER, log_to, warn_once
 from runtime.errors import UserError, out_of_memory

@@ -48,7 +48,7 @@ def read_gold(kind: str, paths: Sequence[Path], *, tags: TagColumn = "upos") -> 
                     raise UserError(f"{where} has no heads; annotate or remove it")
                 heads, offsets = np.array(sentence.heads), np.array([0, len(sentence.tokens)])
                 _, defects = dependency_heights(heads, offsets)
-                if defect := DEFECTS[defects[0]]:
+                if defect := DEFECTS.get(int(defects[0])):
                     raise UserError(f"{where}: {defect}; mend or remove it")
                 sentences.append(sentence)
     if not sentences:

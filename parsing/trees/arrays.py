@@ -20,20 +20,21 @@ from runtime.compiled import compiled_if_long, compiled_part
 
 NULL_LABEL = 0
 """Index of the empty label in every parser's ``labels``."""
-DEFECTS = (
-    "",
-    "a head lies outside the sentence",
-    "not exactly one root",
-    "the heads have a cycle",
-    "a child is not made before its parent",
-    "a node does not have exactly one parent",
-    "the words are not in order under the tree",
-)
+SOUND, HEAD_OUTSIDE, NOT_ONE_ROOT, CYCLE, CHILD_AFTER_PARENT, NOT_ONE_PARENT, WORDS_OUT_OF_ORDER = range(7)
+DEFECTS = {
+    HEAD_OUTSIDE: "a head lies outside the sentence",
+    NOT_ONE_ROOT: "not exactly one root",
+    CYCLE: "the heads have a cycle",
+    CHILD_AFTER_PARENT: "a child is not made before its parent",
+    NOT_ONE_PARENT: "a node does not have exactly one parent",
+    WORDS_OUT_OF_ORDER: "the words are not in order under the tree",
+}
+"""The message of each defect; a tree that is ``SOUND`` has none."""
 
 
 @compiled_if_long
 def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
-    """Return the height of each word, [N], and the defect of each tree, [B], as an index in DEFECTS.
+    """Return the height of each word, [N], and the defect of each tree, [B]: ``SOUND`` or a key of DEFECTS.
 
     A word without dependents has height 0, every other word one more than its highest dependent. Heads [N]
     are 1-based in the sentence, 0 for the root; ``offsets`` [B+1] are where the sentences start.
@@ -45,7 +46,7 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
     for i in range(len(offsets) - 1):
         first, end = offsets[i], offsets[i + 1]
         defects[i] = _count_dependents(head[first:end], missing_children[first:end])
-        if defects[i] != 0:
+        if defects[i] != SOUND:
             continue
         # From the words without dependents upwards, in O(n). The words of a cycle are never reached.
         depth, finished_words = 0, 0
@@ -66,7 +67,7 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
                 stack[depth] = parent
                 depth += 1
         if finished_words != end - first:
-            defects[i] = 3
+            defects[i] = CYCLE
     return heights, defects
 
 
@@ -76,20 +77,21 @@ def _count_dependents(head, count):  # type: ignore[no-untyped-def]
     roots = 0
     for h in head:
         if h < 0 or h > len(head):
-            return 1
+            return HEAD_OUTSIDE
         if h == 0:
             roots += 1
         else:
             count[h - 1] += 1
-    return 0 if roots == 1 else 2
+    return SOUND if roots == 1 else NOT_ONE_ROOT
 
 
 @compiled_if_long
 def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, Int32, Int32, Int32]:
     """Return heights [N-B], defects [B], and the first and the last word [N-B] of internal nodes.
 
-    A leaf has height 0, a node one more than its higher child. Defects are indices in DEFECTS, words are
-    positions in the sentence. The children ``left`` and ``right`` [N-B] are ids local to the sentence.
+    A leaf has height 0, a node one more than its higher child. Defects are as in :func:`dependency_heights`,
+    words are positions in the sentence. The children ``left`` and ``right`` [N-B] are ids local to the
+    sentence.
     """
     heights = np.zeros(len(left), np.int32)
     first_word = np.zeros(len(left), np.int32)
@@ -102,17 +104,17 @@ def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, 
         for k in range(base, base + n - 1):
             a, b = left[k], right[k]
             if min(a, b) < 0 or max(a, b) >= n + k - base:
-                defects[i] = 4
+                defects[i] = CHILD_AFTER_PARENT
                 break
             if has_parent[nodes + a] or has_parent[nodes + b] or a == b:
-                defects[i] = 5
+                defects[i] = NOT_ONE_PARENT
                 break
             has_parent[nodes + a] = has_parent[nodes + b] = True
             node_a, node_b = base + a - n, base + b - n  # of children that are internal nodes
             first_word[k] = first_word[node_a] if a >= n else a
             last_word[k] = last_word[node_b] if b >= n else b
             if (last_word[node_a] if a >= n else a) + 1 != (first_word[node_b] if b >= n else b):
-                defects[i] = 6
+                defects[i] = WORDS_OUT_OF_ORDER
                 break
             heights[k] = 1 + max(heights[node_a] if a >= n else 0, heights[node_b] if b >= n else 0)
     return heights, defects, first_word, last_word

@@ -17,6 +17,8 @@ Int = NDArray[np.integer]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 UInt8 = NDArray[np.uint8]
+MAX_TOKENS = 128
+"""The number of words above which a sentence is not parsed, by default."""
 
 # Flags of a sentence, bits of one byte. Training skips sentences with a fallback tree.
 DEP_FALLBACK = 1  # the dependency tree is the fallback chain
@@ -171,7 +173,7 @@ class Batch:
         return len(self.flags)
 
     @property
-    def node_offsets(self) -> Int64:
+    def internal_node_offsets(self) -> Int64:
         """Where each sentence's internal nodes start in ``left``, ``right``, ``label``: int64 [B+1]."""
         return self.sentence_offsets - np.arange(len(self.sentence_offsets))
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parsing.names import MANIFEST
 from parsing.trees.batch import (
     ANNOTATIONS,
     NODE_FIELDS,
@@ -49,7 +50,6 @@ from runtime.process import shared_lock
 if TYPE_CHECKING:
     import h5py
 
-MANIFEST = "manifest.json"
 FORMAT_VERSION = 2
 SHARD_SENTENCES = 8192
 OPEN_SHARDS = 16

@@ -208,6 +208,6 @@ def _content_checks(
         heights, defects, *_ = constituency_heights(columns["left"], columns["right"], offsets)
         trees.append((offsets - rows, defects, heights != columns["const_height"]))
     for starts, defects, has_wrong_height in trees:
-        for number, defect in enumerate(DEFECTS[1:], 1):
-            yield rows, defects == number, defect
+        for defect, message in DEFECTS.items():
+            yield rows, defects == defect, message
         yield starts, has_wrong_height, "a height is not one more than its highest child's"

@@ -99,7 +99,7 @@ def _dependency_defect(parse: DependencyParse, tokens: int, relations: int) -> s
     if len(parse.heads) != tokens or not _are_ids(parse.relations, tokens, relations):
         return "ids outside the parser's inventories, or not one per word"
     _, defects = dependency_heights(parse.heads, np.array([0, tokens]))
-    return DEFECTS[defects[0]]
+    return DEFECTS.get(int(defects[0]), "")
 
 
 def _constituency_fields(

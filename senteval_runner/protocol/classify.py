@@ -1,9 +1,10 @@
 """Choose the regulariser of a classifier and score the classifier, in SentEval's three ways.
 
 ``inner_kfold`` (MR, CR, SUBJ, MPQA) is nested cross-validation. ``kfold`` (TREC, MRPC) chooses by
-cross-validation on the train rows and scores the test rows. ``split`` (SICK-E, SST, SNLI, probing) chooses on
-a given development set. Accuracies are percentages. They are rounded where the original toolkit rounds them,
-because the regulariser with the highest rounded mean is chosen, the first one if several are equal.
+cross-validation on the train rows and scores the test rows. ``fixed_split`` (SICK-E, SST, SNLI, probing)
+chooses on a given development set. Accuracies are percentages. They are rounded where the original toolkit
+rounds them, because the regulariser with the highest rounded mean is chosen, the first one if several are
+equal.
 
 In all functions ``x`` is a design matrix [n, d + 1] and ``y`` are class ids [n]; ``train``, ``dev`` and
 ``test`` are indices of rows.
@@ -118,7 +119,7 @@ class TorchBackend:
             self._predict(test, result.weights[0]) for (_, test), result in zip(folds, results, strict=True)
         ]
 
-    def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
+    def search_and_predict(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
         """Return the accuracy of each candidate on the dev rows, [1, candidates], and its test predictions.
 
         The search keeps its weights, because training the chosen candidate again would give the same ones.
@@ -149,7 +150,7 @@ class SklearnBackend:
 
     def search(self, folds: Sequence[Fold]) -> Accuracies:
         """Return the accuracy of each candidate on the test rows of each fold, [folds, candidates]."""
-        return np.concatenate([self.split(train, test, test)[0] for train, test in folds])
+        return np.concatenate([self.search_and_predict(train, test, test)[0] for train, test in folds])
 
     def refit(self, folds: Sequence[Fold], candidates: Sequence[int]) -> list[Int]:
         """Train the chosen candidate of each fold, and return its predictions of the fold's test rows.
@@ -162,7 +163,7 @@ class SklearnBackend:
             predictions.append(model.predict(self.x[test, :-1]))
         return predictions
 
-    def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
+    def search_and_predict(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
         """Return the accuracy of each candidate on the dev rows, [1, candidates], and test predictions."""
         models = [self._fit(train, candidate) for candidate in self.candidates]
         accuracy = np.array([[model.score(self.x[dev, :-1], self.y[dev]) for model in models]])
@@ -255,7 +256,7 @@ def kfold(
     )
 
 
-def split(
+def fixed_split(
     x: Float,
     y: Int,
     train: Int,
@@ -275,7 +276,7 @@ def split(
         backend = _backend(x, y, classes, protocol, seed, [NOMINAL_INVERSE], [NOMINAL_L2])
     else:
         backend = _backend(x, y, classes, protocol, seed)
-    accuracy, predictions_of_candidates = backend.split(train, dev, test)
+    accuracy, predictions_of_candidates = backend.search_and_predict(train, dev, test)
     dev_scores = [round(100 * float(value), 2) for value in accuracy[0]]
     predictions = predictions_of_candidates[int(np.argmax(dev_scores))]
     acc = _percent(predictions == y[test])

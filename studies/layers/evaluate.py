@@ -235,7 +235,7 @@ def has_hidden_layer(name: str) -> bool:
 
     Tasks of cosines or regressions have no such classifier, and that of WordContent is always linear.
     """
-    return TASKS[name].kind == "classes" and TASKS[name].scorer != "split_linear"
+    return TASKS[name].kind == "classes" and TASKS[name].scorer != "fixed_split_linear"
 
 
 def task_cells(

@@ -13,7 +13,8 @@ import parsing
 from corpora.characters import normalise_text
 from corpora.text import text_corpus
 from parsing.text_parser import TextParser
-from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
+from parsing.trees import arrays
+from parsing.trees.arrays import constituency_heights, dependency_heights
 from parsing.trees.batch import Batch, flag_reasons
 from parsing.trees.brackets import read_tree
 from runtime.cli import warn_once
@@ -114,11 +115,11 @@ def test_dependency_heights_and_defects_against_walking(sentences: list[list[int
     heights, defects = dependency_heights(np.concatenate(sentences).astype(np.int32), offsets)
     for i, heads in enumerate(sentences):
         if any(not 0 <= head <= len(heads) for head in heads):
-            assert DEFECTS[defects[i]] == "a head lies outside the sentence"
+            assert defects[i] == arrays.HEAD_OUTSIDE
         elif heads.count(0) != 1:
-            assert DEFECTS[defects[i]] == "not exactly one root"
+            assert defects[i] == arrays.NOT_ONE_ROOT
         elif (walked := heights_by_walking(heads)) is None:
-            assert DEFECTS[defects[i]] == "the heads have a cycle"
+            assert defects[i] == arrays.CYCLE
         else:
             assert not defects[i] and heights[offsets[i] : offsets[i + 1]].tolist() == walked
 
@@ -126,10 +127,10 @@ def test_dependency_heights_and_defects_against_walking(sentences: list[list[int
 def test_constituency_defects() -> None:
     offsets = np.array([0, 1, 4], np.int64)  # a one-word sentence before it has no node
     for *children, defect in (
-        ([1, 0], [2, 3], 0),
-        ([0, 4], [1, 2], 4),
-        ([0, 0], [1, 2], 5),
-        ([0, 2], [1, 3], 6),
+        ([1, 0], [2, 3], arrays.SOUND),
+        ([0, 4], [1, 2], arrays.CHILD_AFTER_PARENT),
+        ([0, 0], [1, 2], arrays.NOT_ONE_PARENT),
+        ([0, 2], [1, 3], arrays.WORDS_OUT_OF_ORDER),
     ):
         assert constituency_heights(*map(np.array, children), offsets)[1].tolist() == [0, defect]
 

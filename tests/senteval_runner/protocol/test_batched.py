@@ -68,7 +68,7 @@ def test_a_given_split_equals_the_oracle() -> None:
     protocol = get_protocol("fast")
     x, y = problem(170, 8, 2)
     rows = np.arange(100), np.arange(100, 130), np.arange(130, 170)
-    ours = classify.split(design([x]), y, *rows, 2, protocol, 3)
+    ours = classify.fixed_split(design([x]), y, *rows, 2, protocol, 3)
     theirs = oracle.split(*((x[one], y[one]) for one in rows), 2, 3, protocol)
     assert (ours.devacc, ours.acc) == theirs[:2]
     np.testing.assert_array_equal(ours.predictions, theirs[2])
