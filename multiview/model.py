@@ -46,8 +46,8 @@ from multiview.folder.files import (
     save_model,
 )
 from multiview.folder.reading import MAX_LENGTH, SentenceReader, TextSource, Tokens
-from multiview.inference.encoding import ENCODE_BATCH, EncodeOptions, EncodingJob, VectorKind, vectors_of
-from multiview.model_config import EncoderConfig, InitRule
+from multiview.inference.encoding import ENCODE_BATCH, EncodeOptions, EncodingJob, vectors_of
+from multiview.model_config import EncoderConfig, InitRule, VectorKind
 from multiview.structure.joining import check_share, check_structure_size, structure_vectors
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors
@@ -273,13 +273,13 @@ class MultiViewEncoder:
         views: Sequence[str] | str | None = None,
         **options: Any,
     ) -> NDArray[np.float32]:
-        """Return the views side by side, unscaled: [D] or [n, D].
+        """Return the raw numbers, which are the views side by side and not scaled: [D] or [n, D].
 
         ``views`` are names (``dep``) or names after their positions (``0-dep``); None is all of them. They
         come in the order of the model. Options are those of :meth:`encode`. Raises UserError if a name is
         unknown.
         """
-        return self._vectors(inputs, "views", views, EncodeOptions.of(options))
+        return self._vectors(inputs, "raw", views, EncodeOptions.of(options))
 
     @with_torch_defaults()
     def _vectors(
@@ -289,7 +289,7 @@ class MultiViewEncoder:
         views: Sequence[str] | str | None,
         options: EncodeOptions,
     ) -> NDArray[np.float32]:
-        """Return the vectors of one kind: meanings, features or views."""
+        """Return the vectors of one kind: raw numbers, features or meanings."""
         positions, texts = view_positions(self.views, views), None
         if inputs is not None:
             texts = read_sentences([inputs] if isinstance(inputs, str) else inputs, "encode")

@@ -22,6 +22,8 @@ MAX_VIEWS = 32
 Case = Literal["exact", "backoff", "lower"]
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all", "quickthought"]
+VectorKind = Literal["raw", "features", "meaning"]
+"""The kinds of vectors: the views as they are, vectors for classifiers, and one for cosines."""
 InitRule = Literal["xavier", "bag"]
 Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max"]
 """How the states of a view's nodes become one vector: ``root`` is the state of the root, ``mean`` and ``max``

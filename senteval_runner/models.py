@@ -77,7 +77,7 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], st
         if results:
             model.dim = (results_of_classifiers or results)[0].dim
         recipes = model.encoder.recipes
-        if all(recipe.kind == "multiview" for recipe in recipes):
+        if all(recipe.encoder_kind == "multiview" for recipe in recipes):
             seconds = [training_seconds(model_folder(recipe.name.base)) for recipe in recipes]
             model.hours = None if None in seconds else sum(filter(None, seconds)) / 3600
 
@@ -88,7 +88,9 @@ def names_before_training(models: Iterable[Sequence[Name]]) -> dict[str, str]:
     The name is empty where the tree cache that a model was trained on is not on this machine.
     """
     recipes = [recipe_of(name) for names in models for name in names]
-    trained_models = dict.fromkeys(recipe.name.base for recipe in recipes if recipe.kind == "multiview")
+    trained_models = dict.fromkeys(
+        recipe.name.base for recipe in recipes if recipe.encoder_kind == "multiview"
+    )
     starts = {}
     for model in trained_models:
         cache = training_trees(model_folder(model))

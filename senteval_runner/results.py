@@ -91,7 +91,7 @@ def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence
                 "parts": [
                     {
                         "spec": loader.recipe.name.spec,
-                        "kind": loader.recipe.kind,
+                        "kind": loader.recipe.encoder_kind,
                         "vector_label": loader.recipe.label_of("encode"),
                         "key": loader.key("encode"),
                     }

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from multiview.encoders.batch_encoder import BatchEncoder, check_finite, encoder
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack
 from multiview.folder.reading import SentenceReader, Tokens
+from multiview.model_config import VectorKind
 from multiview.structure.joining import encoder_of_structure, joined_encoder
 from runtime.cli import warn_once
 from runtime.device import chosen_threads, torch_threads, with_torch_defaults
@@ -33,8 +34,6 @@ from runtime.progress import progress
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
-VectorKind = Literal["meaning", "features", "views"]
-"""Kinds of vectors: one for cosines, one for classifiers, and the vectors of the views as they are."""
 ENCODE_BATCH = 512
 """The batch size. In a larger batch more words occur twice, and each word is computed once a batch."""
 FEW_SENTENCES = 200

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from multiview.model_config import VectorKind
 from parsing.names import MANIFEST, absolute_name
 from runtime.errors import UserError
 from runtime.folders import current_folder
@@ -40,10 +41,10 @@ POOLED = Prefix("cls:NAME, mean:NAME or max:NAME of a transformer", f"{CONSTRUCT
 RANDOM_WORDS = "random|ngrams"
 PREFIXES = {
     "": Prefix(
-        "MODEL, MODEL?views=VIEWS, MODEL?readout=features|meaning|raw or MODEL?expand=FILE, a MODEL of "
+        "MODEL, MODEL?views=VIEWS, MODEL?kind=raw|features|meaning or MODEL?expand=FILE, a MODEL of "
         "multiview.train",
         f"{CONSTRUCTORS}:without_prefix",
-        ("views", "readout", "expand"),
+        ("views", "kind", "expand"),
     ),
     "cls": POOLED,
     "mean": POOLED,
@@ -81,7 +82,7 @@ OPTIONS_OF_ALL = ("scale", "structure")
 VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "dim": ("[1-9][0-9]{0,5}", int),
     "views": (".+", lambda names: tuple(names.split(","))),
-    "readout": ("features|meaning|raw", str),
+    "kind": ("raw|features|meaning", str),
     "structure": (r"[0-9]*\.?[0-9]+", float),
     **dict.fromkeys(("expand", "vectors", "corpus"), (".+", Path)),
     "scale": (".+", str),
@@ -89,7 +90,7 @@ VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
 """For each option, a regular expression of its values, and the function that converts the text to the value
 in :class:`Name`."""
 OPTION = re.compile(r"(.+)\?([a-z]+)=([^?]+)")
-RAW = "none"
+NO_SCALE = "none"
 """The value of ``?scale=`` by which features are raw numbers."""
 PATH = re.compile(r"(\.|/|runs/).*|.*\.(npz|txt|vec|gz|bin)")
 """A regular expression of bases that can only be paths. They are not looked up as pretrained models."""
@@ -108,8 +109,8 @@ class Name:
     """The size of random vectors; None is the encoder's default."""
     views: Sequence[str] | None = None
     """The views of a model whose vectors are taken; None is all."""
-    readout: str | None = None
-    """The kind of vectors: features, meaning or raw; None leaves the choice to the task."""
+    kind: VectorKind | None = None
+    """The kind of vectors; None leaves the choice to the task."""
     scale: str = ""
     """The tree cache by whose sentences features are standardised, ``none`` for raw numbers, or empty."""
     structure: float | None = None
@@ -132,7 +133,7 @@ class Name:
             "vectors": self.vectors and self.vectors.stem,
             "views": ",".join(self.views or ()),
             "expand": self.expand and self.expand.stem,
-            "readout": self.readout,
+            "kind": self.kind,
             "scale": Path(self.scale).name,
             "structure": None if self.structure is None else f"{self.structure:g}",
         }
@@ -147,7 +148,7 @@ class Name:
     @property
     def scale_trees(self) -> Path | None:
         """The tree cache by whose sentences features are standardised, if the name gives one."""
-        return Path(self.scale) if self.scale not in ("", RAW) else None
+        return Path(self.scale) if self.scale not in ("", NO_SCALE) else None
 
     @property
     def option_file(self) -> Path | None:
@@ -197,7 +198,7 @@ def parse_name(spec: str) -> Name:
     name = Name(spec=spec, prefix=prefix, base=base, **values)
     if name.dim and not name.has_own_base:
         raise wrong_form(spec, prefix)
-    if name.scale and name.readout == "meaning":
+    if name.scale and name.kind == "meaning":
         raise UserError(f"model {spec!r}: a meaning has length 1 and no scale; leave out one of the two")
     _check_files(name)
     # Paths become absolute, because files are read later, perhaps in another working folder.
@@ -214,7 +215,7 @@ def parse_name(spec: str) -> Name:
 def _check_files(name: Name) -> None:
     """Raise UserError if a file or folder does not exist, or if a folder holds no model of any library."""
     scale_file = name.scale_trees and name.scale_trees / MANIFEST
-    for file, advice in ((name.option_file, ""), (scale_file, f"; a scale is a tree cache, or {RAW}")):
+    for file, advice in ((name.option_file, ""), (scale_file, f"; a scale is a tree cache, or {NO_SCALE}")):
         if file is not None and not os.path.isfile(file):
             raise UserError(f"model {name.spec!r}: {file}: no such file{advice}")
     if name.prefix:

@@ -168,7 +168,7 @@ def _recipe_of_object(encoder: Encoder | SentenceVectors) -> EncoderRecipe:
     if isinstance(encoder, MultiViewEncoder):
         return EncoderRecipe(
             name=name,
-            kind="object",
+            encoder_kind="object",
             load=functools.partial(_given, encoder),
             reads="trees",
             has_features=bool(encoder.readout or encoder.structure) or encoder.has_scale,
@@ -182,7 +182,7 @@ def _recipe_of_object(encoder: Encoder | SentenceVectors) -> EncoderRecipe:
         )
     return EncoderRecipe(
         name=name,
-        kind="object",
+        encoder_kind="object",
         load=functools.partial(_given, encoder),
         reads="tokens" if getattr(encoder, "pretokenized", not is_encoder) else "text",
         has_features=is_encoder and callable(getattr(encoder, "features", None)),

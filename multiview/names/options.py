@@ -65,10 +65,8 @@ class ModelOptions:
         recipe = recipe_of(name)
         if others or recipe.reads != "trees":
             raise UserError(f"model {self.model!r}: reads no trees; give one of multiview.train")
-        if name.views or name.readout or name.scale:
-            raise UserError(
-                f"model {self.model!r}: is read whole here; leave out ?views, ?readout and ?scale"
-            )
+        if name.views or name.kind or name.scale:
+            raise UserError(f"model {self.model!r}: is read whole here; leave out ?views, ?kind and ?scale")
         options: dict[str, Any] = {"parsers": self.parsers, "products": self.products}
         model: MultiViewEncoder = Loader(recipe=recipe, device=self.device, **options).loaded
         return model
@@ -102,5 +100,5 @@ class VectorOptions(ModelOptions):
         """
         from multiview.names.opened import open_encoder
 
-        names = [replace(name, readout="features") if name.scale_trees else name for name in names]
+        names = [replace(name, kind="features") if name.scale_trees else name for name in names]
         return open_encoder(names, device=self.device, parsers=self.parsers, products=self.products)

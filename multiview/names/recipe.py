@@ -9,7 +9,7 @@ Step 3 loads it (:mod:`multiview.names.vectors`).
 An encoder returns two kinds of vectors: ``encode`` returns those that are compared by cosine, ``features``
 those that classifiers are trained on. For most encoders they are the same. A model with a read-out, a share
 of structure or a scale has *features*, which are standardised numbers; by cosine its meanings are compared,
-or the vectors of its views if no read-out was fitted. With ``?readout=`` in a name, both methods return the
+or the vectors of its views if no read-out was fitted. With ``?kind=`` in a name, both methods return the
 same kind.
 """
 
@@ -33,7 +33,8 @@ from multiview.encoders.registry import view_class
 from multiview.folder.files import model_folder, model_record, model_sha256
 from multiview.libraries.pretrained import Encode, assemble, encode_texts, load_pretrained
 from multiview.model import MultiViewEncoder
-from multiview.names.grammar import PREFIXES, RAW, Name, parse_name, wrong_form
+from multiview.model_config import VectorKind
+from multiview.names.grammar import NO_SCALE, PREFIXES, Name, parse_name, wrong_form
 from multiview.structure.binding import WIDTH
 from multiview.structure.joining import check_share
 from multiview.words.sources import MODEL_SUFFIXES
@@ -59,7 +60,7 @@ class EncoderRecipe:
     """How the encoder of a name is loaded, which kinds of vectors it returns, and what decides them."""
 
     name: Name
-    kind: str
+    encoder_kind: str
     """The kind of encoder: ``multiview``, ``words``, ``bag`` and so on; ``object`` is one without a name."""
     load: Callable[[str | None], Any] = field(repr=False)
     """Loads the encoder on a device: it returns a :class:`MultiViewEncoder`, another object with
@@ -78,24 +79,27 @@ class EncoderRecipe:
     @property
     def has_structure(self) -> bool:
         """Whether the encoder computes structure by itself; for all others ``builtin`` computes it."""
-        return self.reads == "trees" and self.kind != "random"
+        return self.reads == "trees" and self.encoder_kind != "random"
 
     @property
     def has_trained_words(self) -> bool:
         """Whether it is a multi-view model that trained its word vectors."""
-        return self.kind == "multiview" and model_record(model_folder(self.name.base)).words.mode == "trained"
+        return (
+            self.encoder_kind == "multiview"
+            and model_record(model_folder(self.name.base)).words.mode == "trained"
+        )
 
-    def vector_kind(self, method: Method) -> str | None:
-        """Return the kind of vectors of a method: features, meaning, raw, or None for the default."""
+    def vector_kind(self, method: Method) -> VectorKind | None:
+        """Return the kind of vectors that a method returns; None is the default of the encoder."""
         name = self.name
-        has_features = not name.readout and (self.has_features or name.scale_trees)
-        kind = "features" if method == "features" and has_features else name.readout
-        return "raw" if kind == "features" and name.scale == RAW else kind
+        has_features = not name.kind and (self.has_features or name.scale_trees)
+        kind: VectorKind | None = "features" if method == "features" and has_features else name.kind
+        return "raw" if kind == "features" and name.scale == NO_SCALE else kind
 
     def label_of(self, method: Method) -> str:
         """Return a label such as ``meaning, structure 0.15``; "" if the encoder has one kind of vectors."""
         name, kind = self.name, self.vector_kind(method)
-        if not (self.has_features or name.readout or name.scale_trees):
+        if not (self.has_features or name.kind or name.scale_trees):
             return ""
         share = name.structure
         if share is None:
@@ -133,7 +137,7 @@ def without_prefix(name: Name, seed: int) -> EncoderRecipe:
     """Return the recipe of a file, a folder, or a model that sentence-transformers finds by its name."""
     folder = model_folder(name.base)
     recipe = _on_disk(name, current_folder(folder)) if folder.exists() else _of_library(name)
-    if (name.views or name.readout or name.expand) and recipe.kind != "multiview":
+    if (name.views or name.kind or name.expand) and recipe.encoder_kind != "multiview":
         raise wrong_form(name.spec, name.prefix)
     if name.expand and not recipe.has_trained_words:
         raise UserError(f"model {name.spec!r}: has fixed word vectors only, no vocabulary to expand")
@@ -146,9 +150,11 @@ def _on_disk(name: Name, path: Path) -> EncoderRecipe:
         identity = [sha256_file(path)]
         if path.suffix == ".npz":
             load = functools.partial(precomputed, path)
-            return EncoderRecipe(name=name, kind="vectors", load=load, identity=identity, reads="text")
+            return EncoderRecipe(
+                name=name, encoder_kind="vectors", load=load, identity=identity, reads="text"
+            )
         return EncoderRecipe(
-            name=name, kind="words", load=lambda _: Bag(lookup_of(name.base)), identity=identity
+            name=name, encoder_kind="words", load=lambda _: Bag(lookup_of(name.base)), identity=identity
         )
     config = path / "config.json"
     values = read_json(config) if config.is_file() else None
@@ -158,7 +164,7 @@ def _on_disk(name: Name, path: Path) -> EncoderRecipe:
     record = model_record(path)
     return EncoderRecipe(
         name=name,
-        kind="multiview",
+        encoder_kind="multiview",
         load=functools.partial(MultiViewEncoder.load, name.base),
         identity=[model_sha256(path)],
         reads="trees",
@@ -179,7 +185,9 @@ def _of_library(name: Name, folder_hash: str | None = None) -> EncoderRecipe:
         model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))
         return functools.partial(encode_texts, model, name.base, batch_size=TRANSFORMER_BATCH)
 
-    return EncoderRecipe(name=name, kind="sentence-transformers", load=load, identity=[content], reads="text")
+    return EncoderRecipe(
+        name=name, encoder_kind="sentence-transformers", load=load, identity=[content], reads="text"
+    )
 
 
 def precomputed(path: Path, device: str | None = None) -> Encode:
@@ -218,7 +226,7 @@ def pooled(name: Name, seed: int) -> EncoderRecipe:
         return functools.partial(encode_texts, model, name.base, batch_size=TRANSFORMER_BATCH)
 
     identity = [_inner(name, "sentence-transformers").key()]
-    return EncoderRecipe(name=name, kind="pooled", load=load, identity=identity, reads="text")
+    return EncoderRecipe(name=name, encoder_kind="pooled", load=load, identity=identity, reads="text")
 
 
 def untrained(name: Name, seed: int) -> EncoderRecipe:
@@ -245,7 +253,7 @@ def untrained(name: Name, seed: int) -> EncoderRecipe:
         return MultiViewEncoder.untrained(views, dim=dim, words=table, seed=seed, device=device)
 
     reads: Literal["tokens", "trees"] = "tokens" if is_lstm else "trees"
-    return EncoderRecipe(name=name, kind="random", load=load, identity=[name.base, seed], reads=reads)
+    return EncoderRecipe(name=name, encoder_kind="random", load=load, identity=[name.base, seed], reads=reads)
 
 
 def bag(name: Name, seed: int) -> EncoderRecipe:
@@ -255,7 +263,7 @@ def bag(name: Name, seed: int) -> EncoderRecipe:
         return Bag(lookup_of(name.base, name.dim, seed=seed), name.corpus)
 
     identity = [name.base, seed] if name.has_own_base else [_inner(name, "multiview", "words").key()]
-    return EncoderRecipe(name=name, kind="bag", load=load, identity=identity)
+    return EncoderRecipe(name=name, encoder_kind="bag", load=load, identity=identity)
 
 
 def before_training(name: Name, seed: int) -> EncoderRecipe:
@@ -265,7 +273,7 @@ def before_training(name: Name, seed: int) -> EncoderRecipe:
     went_on_from_model = "start" in model_record(model_folder(name.base)).training
     return EncoderRecipe(
         name=name,
-        kind="start",
+        encoder_kind="start",
         load=functools.partial(load_start, name.base, name.corpus),
         identity=[model.key()],
         reads="trees",
@@ -279,6 +287,6 @@ def _inner(name: Name, *kinds: str) -> EncoderRecipe:
     """Return the recipe of the encoder behind a prefix. Raises UserError if it is of none of these kinds."""
     assert name.inner is not None
     recipe = recipe_of(name.inner)
-    if recipe.kind not in kinds:
+    if recipe.encoder_kind not in kinds:
         raise wrong_form(name.spec, name.prefix)
     return recipe

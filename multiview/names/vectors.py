@@ -23,6 +23,7 @@ from multiview.encoders.meaning import Scale, sample_ranges
 from multiview.folder.reading import SentenceReader, TextSource
 from multiview.libraries.arrays import Float, check_vectors
 from multiview.model import MultiViewEncoder
+from multiview.model_config import VectorKind
 from multiview.names.recipe import EncoderRecipe, Method
 from multiview.structure.joining import put_beside
 from parsing.names import absolute_name
@@ -164,10 +165,10 @@ def computed_vectors(loader: Loader, method: Method) -> ComputedVectors:
 
 @dataclass(frozen=True, eq=False)
 class ModelVectors:
-    """Computes vectors of a multi-view encoder: raw, features or meaning; None is its ``encode``."""
+    """Computes one kind of vectors of a multi-view encoder; None is that of its ``encode``."""
 
     loader: Loader
-    kind: str | None
+    kind: VectorKind | None
 
     @cached_property
     def model(self) -> MultiViewEncoder:
@@ -189,7 +190,7 @@ class ModelVectors:
             return model.view_vectors(sentences, name.views, **options)
         if kind == "meaning" and (model.readout is None or name.views):
             reason = "reads all views, not some" if model.readout else "was never fitted (multiview.readout)"
-            raise UserError(f"model {name.spec!r}: readout=meaning: that of {model.name} {reason}")
+            raise UserError(f"model {name.spec!r}: kind=meaning: that of {model.name} {reason}")
         return model.encode(sentences, **options)
 
 

@@ -130,7 +130,9 @@ class Backbone:
 
     def notes(self) -> list[str]:
         """Return notes for readers of the scores."""
-        vectors = "mean over known words" if self.recipe.kind == "words" else "its own sentence vectors"
+        vectors = (
+            "mean over known words" if self.recipe.encoder_kind == "words" else "its own sentence vectors"
+        )
         return [f"{self.name}: {vectors}, one row"]
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
@@ -258,7 +260,7 @@ def transformer_folder(spec: str) -> str:
 def open_backbone(spec: str, *, max_length: int = 256, device: str | None = None) -> Backbone:
     """Return the backbone that ``spec`` names; an encoder that is no transformer has one layer."""
     recipe = recipe_of(spec)
-    if recipe.kind == "sentence-transformers":
+    if recipe.encoder_kind == "sentence-transformers":
         return TransformerBackbone(recipe, max_length, device)
     return Backbone(recipe)
 

@@ -251,7 +251,7 @@ def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Te
 
 def is_tunable(model: OpenedEncoder) -> bool:
     """Tell whether a model is a single transformer; as in BURT and UNI, only these are fine-tuned."""
-    return [recipe.kind for recipe in model.recipes] in (["sentence-transformers"], ["pooled"])
+    return [recipe.encoder_kind for recipe in model.recipes] in (["sentence-transformers"], ["pooled"])
 
 
 def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:

@@ -199,7 +199,7 @@ def test_every_name_of_similarity_is_what_it_says(data: Path) -> None:
 
 
 def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path) -> None:
-    """By folder, by ``?readout=``, joined, as an object, and behind MTEB's interface."""
+    """By folder, by ``?kind=``, joined, as an object, and behind MTEB's interface."""
     model = MultiViewEncoder.untrained("seq", dim=4, word_dim=6, device="cpu")
     model.save(tmp_path / "plain")
     model.network.readout = Readout(torch.randn(3, 4), torch.randn(3), "chance")
@@ -210,7 +210,7 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
         return evaluate(open_model(spec, cache=cache, device="cpu"), "CR,SICK-R", data, QUICK)
 
     by_task, features, meaning = (
-        results_of(name + option) for option in ("", "?readout=features", "?readout=meaning")
+        results_of(name + option) for option in ("", "?kind=features", "?kind=meaning")
     )
     assert [results["CR"].dim for results in (by_task, features, meaning)] == [4, 4, 3]
     assert results_of(f"{name}+{name}")["CR"].dim == 8
@@ -228,10 +228,10 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
         np.testing.assert_allclose(
             MtebEncoder(encoder, "m").encode([{"text": ["a cat"]}]), model.encode(["a cat"])
         )
-    with pytest.raises(UserError, match=r"readout=features\|meaning"):
-        open_model(f"{name}?readout=wide")
+    with pytest.raises(UserError, match=r"kind=raw\|features"):
+        open_model(f"{name}?kind=wide")
     with pytest.raises(EncoderError, match="never fitted"):
-        results_of(f"{tmp_path / 'plain'}?readout=meaning")
+        results_of(f"{tmp_path / 'plain'}?kind=meaning")
     recipe = recipe_of(f"{name}?structure=0.3")
     labels = (recipe.label_of("encode"), recipe.label_of("features"))
     assert labels == ("meaning, structure 0.3", "features, structure 0.3")

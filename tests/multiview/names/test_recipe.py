@@ -40,13 +40,13 @@ def workplace(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.Mo
         ("cls:someone/bert", "pooled", "cls:someone/bert"),
         ("bag:random?scale=trees", "bag", "bag:random?scale=trees"),
         ("builtin?views=seq?scale=none?structure=0.2", "multiview", None),
-        ("builtin?readout=features?views=seq", "multiview", "builtin?views=seq?readout=features"),
+        ("builtin?kind=features?views=seq", "multiview", "builtin?views=seq?kind=features"),
         ("bertin", "sentence-transformers", "bertin"),
     ],
 )
 def test_what_a_name_means(workplace: Path, spec: str, kind: str, name: str | None) -> None:
     recipe = recipe_of(spec)
-    assert (recipe.kind, recipe.name.label) == (kind, name or recipe.name.label)
+    assert (recipe.encoder_kind, recipe.name.label) == (kind, name or recipe.name.label)
     has_seed = kind == "random" or ":random" in spec or ":ngrams" in spec
     assert (recipe.key() != recipe_of(spec, seed=1).key()) == has_seed
 
@@ -69,7 +69,7 @@ def test_what_a_name_means(workplace: Path, spec: str, kind: str, name: str | No
         ("builtin?views=dep", "view 'dep': this model has 0-seq, 1-seq, seq"),
         ("all-MiniLM-L6-v2?views=dep", "a MODEL of multiview.train"),
         ("bag:random?scale=nowhere", "nowhere/manifest.json: no such file; a scale is a tree cache, or none"),
-        ("builtin?readout=meaning?scale=trees", "a meaning has length 1 and no scale"),
+        ("builtin?kind=meaning?scale=trees", "a meaning has length 1 and no scale"),
     ],
 )
 def test_what_it_cannot_mean_is_one_line(
@@ -108,7 +108,7 @@ def test_keys_are_of_the_content(workplace: Path, builtin: Path) -> None:
 def letters(name: Name, seed: int) -> EncoderRecipe:
     identity = [name.base]
     return EncoderRecipe(
-        name=name, kind="letters", load=lambda _: Letters().encode, identity=identity, reads="text"
+        name=name, encoder_kind="letters", load=lambda _: Letters().encode, identity=identity, reads="text"
     )
 
 
