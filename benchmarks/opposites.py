@@ -119,8 +119,8 @@ def without_antonyms(pairs: PairSet) -> Opposites:
 def listed_share(pairs: PairSet) -> float:
     """Return the percentage of SemAntoNeg's rows whose antonyms are opposites in the package's list."""
     opposites = known_opposites()
-    is_listed = [len(words) == 2 and opposites.agreement(*sorted(words)) < 0 for words in _antonyms(pairs)]
-    return 100 * float(np.mean(is_listed))
+    is_opposed = [len(words) == 2 and opposites.agreement(*sorted(words)) < 0 for words in _antonyms(pairs)]
+    return 100 * float(np.mean(is_opposed))
 
 
 def vector_score(pairs: PairSet, name: str, cosine: Any) -> Percentage:

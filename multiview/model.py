@@ -142,7 +142,7 @@ class MultiViewEncoder:
                 max_length=max_length,
             )
         encoder.folder = path.absolute()
-        encoder.reader.specs = {"dep": absolute_name(dep_model), "const": absolute_name(const_model)}
+        encoder.reader.parser_names = {"dep": absolute_name(dep_model), "const": absolute_name(const_model)}
         return encoder
 
     @classmethod

@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from corpora.sentences import read_sentences
 from multiview.folder.reading import TextSource, Tokens
 from multiview.model import MultiViewEncoder
-from multiview.structure.joining import check_share, put_beside
+from multiview.structure.joining import append_structure, check_share
 from runtime.errors import extra
 
 with extra("sklearn", "scikit-learn"):
@@ -57,7 +57,7 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         texts = read_sentences(X, "transform")
         vectors = torch.from_numpy(self.encoder_.features(texts, views=self.views, show_progress_bar=False))
         if check_share(self.structure):
-            vectors = put_beside(vectors, TextSource.of(self.encoder_), texts, self.structure)
+            vectors = append_structure(vectors, TextSource.of(self.encoder_), texts, self.structure)
         return (normalize(vectors, dim=1) if self.normalize else vectors).numpy()
 
     @property

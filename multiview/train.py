@@ -236,11 +236,11 @@ def dry_run(
     parameters = sum(parameter.numel() for parameter in network.parameters())
     if facts:
         steps = config.epochs * PAPER_SENTENCES / sentences
-        numbers_not_in_sample = sum(
+        weights_not_in_sample = sum(
             (table_size - len(table)) * table.shape[1] for table in network.words.tables
         )
-        parameters += numbers_not_in_sample
-        memory_bytes += 16 * numbers_not_in_sample  # in float32 a weight, its gradient and two moments
+        parameters += weights_not_in_sample
+        memory_bytes += 16 * weights_not_in_sample  # in float32 a weight, its gradient and two moments
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * steps_per_s)
     trees, held_out = trainer.program.trees, trainer.program.parts[0].held_out

@@ -47,7 +47,7 @@ class EvaluationTrees:
         """
         kinds = sorted(model.requires_of() - {"tokens"})
         reader = model.reader
-        reader.specs |= self.parsers
+        reader.parser_names |= self.parsers
         if (self.folder / MANIFEST).exists():
             return TreeCache.open(self.folder)
         if not kinds:

@@ -35,7 +35,8 @@ def open_models(models: Iterable[Sequence[Name]], trees: EvaluationTrees, **opti
     """Open the models of a run, each once, under names that differ; ``options`` go to :func:`open_model`."""
     distinct_models = dict.fromkeys(map(tuple, models))
     encoders = [open_model(names, trees=trees, **options) for names in distinct_models]
-    labels = distinct_names([encoder.name for encoder in encoders], [encoder.spec for encoder in encoders])
+    full_names = [encoder.full_name for encoder in encoders]
+    labels = distinct_names([encoder.name for encoder in encoders], full_names)
     return [Model(name=label, encoder=encoder) for label, encoder in zip(labels, encoders, strict=True)]
 
 
@@ -77,7 +78,7 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], st
         if results:
             model.dim = (results_of_classifiers or results)[0].dim
         recipes = model.encoder.recipes
-        if all(recipe.encoder_kind == "multiview" for recipe in recipes):
+        if all(recipe.family == "multiview" for recipe in recipes):
             seconds = [training_seconds(model_folder(recipe.name.base)) for recipe in recipes]
             model.hours = None if None in seconds else sum(filter(None, seconds)) / 3600
 
@@ -88,9 +89,7 @@ def names_before_training(models: Iterable[Sequence[Name]]) -> dict[str, str]:
     The name is empty where the tree cache that a model was trained on is not on this machine.
     """
     recipes = [recipe_of(name) for names in models for name in names]
-    trained_models = dict.fromkeys(
-        recipe.name.base for recipe in recipes if recipe.encoder_kind == "multiview"
-    )
+    trained_models = dict.fromkeys(recipe.name.base for recipe in recipes if recipe.family == "multiview")
     starts = {}
     for model in trained_models:
         cache = training_trees(model_folder(model))
@@ -106,7 +105,7 @@ def expand_models(models: Sequence[Sequence[Name]], vectors: str) -> list[list[N
     """
 
     def expand(name: Name) -> Name:
-        return parse_name(f"{name.spec}?expand={vectors}") if recipe_of(name).has_trained_words else name
+        return parse_name(f"{name.full_name}?expand={vectors}") if recipe_of(name).has_trained_words else name
 
     expanded_models = [[expand(name) for name in names] for names in models]
     if expanded_models == [list(names) for names in models]:

@@ -62,7 +62,7 @@ class ResultStore:
 
 def read_or_compute(
     file: Path,
-    kind: type[Record],
+    record_type: type[Record],
     compute: Callable[[], Record],
     check: Callable[[Record], object] = lambda record: None,
 ) -> Record:
@@ -70,7 +70,7 @@ def read_or_compute(
 
     Args:
         file: the file of a cell. It is written again if it is damaged.
-        kind: the dataclass of the record.
+        record_type: the dataclass of the record.
         compute: returns the record; it is called if the file is missing, damaged or refused.
         check: raises UserError or KeyError to refuse the record that was read.
 
@@ -78,7 +78,7 @@ def read_or_compute(
     """
 
     def read() -> Record:
-        record = config_from_json(kind, read_record(file), where=file)
+        record = config_from_json(record_type, read_record(file), where=file)
         check(record)
         return record
 

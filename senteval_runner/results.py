@@ -84,14 +84,14 @@ def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence
         "torch_threads": torch.get_num_threads(),
         "models": {
             model.name: {
-                "spec": model.encoder.spec,
+                "spec": model.encoder.full_name,
                 "key": model.encoder.key,
                 "dim": model.dim,
                 "hours": model.hours,
                 "parts": [
                     {
-                        "spec": loader.recipe.name.spec,
-                        "kind": loader.recipe.encoder_kind,
+                        "spec": loader.recipe.name.full_name,
+                        "kind": loader.recipe.family,
                         "vector_label": loader.recipe.label_of("encode"),
                         "key": loader.key("encode"),
                     }

@@ -63,7 +63,7 @@ class SentenceReader:
     def __init__(self, identities: Mapping[str, Any], max_length: int = MAX_LENGTH) -> None:
         self.max_length: int = check_count(max_length, "max_length")
         """How many words of a text are read, which bounds time and memory."""
-        self.specs: dict[str, str] = {}
+        self.parser_names: dict[str, str] = {}
         """The parser to load by annotation (``dep``, ``const``), in place of the builtin or recorded one."""
         self.device: str = "cpu"
         """The device of parsers that are loaded from now on."""
@@ -118,14 +118,15 @@ class SentenceReader:
             if kind not in self.parsers:
                 from parsing.text_parser import load_parser  # here, because it imports parser libraries
 
-                spec = self.parser_spec(kind)
+                parser_name = self.parser_name_of(kind)
                 try:
-                    parser = load_parser(kind, spec, self.device, self.products)
+                    parser = load_parser(kind, parser_name, self.device, self.products)
                 except UserError:
-                    if self.specs.get(kind) or spec.startswith(("builtin", "benepar")) or Path(spec).exists():
+                    is_given = self.parser_names.get(kind) or Path(parser_name).exists()
+                    if is_given or parser_name.startswith(("builtin", "benepar")):
                         raise
-                    parser_name = f"{ANNOTATIONS[kind].parser} parser {_summary(self.identities[kind])}"
-                    raise UserError(f"the model was trained on trees of {parser_name}: {advice}") from None
+                    expected_name = f"{ANNOTATIONS[kind].parser} parser {_summary(self.identities[kind])}"
+                    raise UserError(f"the model was trained on trees of {expected_name}: {advice}") from None
                 self._loaded_parsers[kind] = self.parsers[kind] = parser
         self._check(kind, self.parsers[kind].identity, "here is", advice)
         return self.parsers[kind]
@@ -137,14 +138,14 @@ class SentenceReader:
             if hasattr(parser, "to"):
                 parser.to(device)
 
-    def parser_spec(self, kind: str) -> str:
-        """Return the name of the parser to load for an annotation: from :attr:`specs`, or as recorded.
+    def parser_name_of(self, kind: str) -> str:
+        """Return the name of the parser to load for an annotation: from :attr:`parser_names`, or as recorded.
 
         Raises UserError if a recorded name has other characters than a plain name has.
         """
         name = self._recorded_name(kind)
-        if self.specs.get(kind):
-            return self.specs[kind]
+        if self.parser_names.get(kind):
+            return self.parser_names[kind]
         if not re.fullmatch(r"\w[\w .+-]*", name):
             raise UserError(f"the model's {kind} parser has no plain name, {name!r:.60}: give --{kind}-model")
         return "builtin" if name.startswith("builtin") else self._absolute_names.get(kind, name)

@@ -41,8 +41,8 @@ def parse_sentences(
         parser = TextParser(*(reader.parser(kind) if kind in kinds else None for kind in ("dep", "const")))
         pool = Pool(Worker, lambda: parser)
     else:
-        specs = [reader.parser_spec(kind) if kind in kinds else None for kind in ("dep", "const")]
-        pool = LocalPool(Worker, functools.partial(load, *specs))
+        parser_names = [reader.parser_name_of(kind) if kind in kinds else None for kind in ("dep", "const")]
+        pool = LocalPool(Worker, functools.partial(load, *parser_names))
     summary = run_corpus(corpus, output, pool, shard_sentences=TASK_SHARD_SENTENCES)
     if summary.parsed_now:
         print(f"parsed {summary.parsed_now:,} sentences in {summary.seconds:.1f} s into {output}")

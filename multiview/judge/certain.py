@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # this module imports torch
 MAX_PROBABILITY = 0.25
 """The greatest probability of a pair that differs in one decisive thing.
 
-Such pairs are those of :attr:`Comparison.differ_in_one_thing` and of :func:`exchanged_or_limited`.
+Such pairs are those of :attr:`Comparison.differ_in_one_thing` and of :func:`textual_differences`.
 """
 _FROM_TO = re.compile(
     r"\bfrom ((?:(?:the|my|our|a) )?[\w-]+) to ((?:(?:the|my|our|a) )?[\w-]+)", re.IGNORECASE
@@ -44,7 +44,7 @@ class Limits(NamedTuple):
     most_n: Floats
     """[n]; equal to ``least_n`` if a rule settles the pair."""
     differences: list[Sequence[Difference]]
-    """The differences of each pair that are found without its trees, by :func:`exchanged_or_limited`."""
+    """The differences of each pair that are found without its trees, by :func:`textual_differences`."""
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[Text, Text]], comparison: Comparison) -> Self:
@@ -54,7 +54,7 @@ class Limits(NamedTuple):
         pair that differs in one decisive thing at most :data:`MAX_PROBABILITY`.
         """
         texts = [(_string_of(a), _string_of(b)) for a, b in pairs]
-        differences = [exchanged_or_limited(a, b) for a, b in texts]
+        differences = [textual_differences(a, b) for a, b in texts]
         is_same_n = np.array([_normalise(a) == _normalise(b) for a, b in texts], bool)
         has_no_words_n = (comparison.pairs.facts.word_count[comparison.pairs.row_n2] == 0).any(axis=1)
         is_certain_n = comparison.differ_in_one_thing | np.array([bool(each) for each in differences], bool)
@@ -80,7 +80,7 @@ def _normalise(text: str) -> str:
     return _OUTER_QUOTES.sub("", words).rstrip(" .!") or words
 
 
-def exchanged_or_limited(a: str, b: str) -> Sequence[Difference]:
+def textual_differences(a: str, b: str) -> Sequence[Difference]:
     """Return the decisive differences that two texts show without their trees.
 
     They are: "from X to Y" against "from Y to X"; *only* in one of two texts that are otherwise the same; and

@@ -43,7 +43,7 @@ class Checks(NamedTuple):
         comparison, features_nF = read_features(pairs, source, encoder)
         return cls(rows, Limits.of(pairs, comparison), features_nF)
 
-    def wrong(self, weights: Weights) -> list[str]:
+    def broken_by(self, weights: Weights) -> list[str]:
         """Return the checks that weights get wrong at :data:`THRESHOLD`, whatever threshold they have."""
         probability_n = self.limits.limit(weights.probabilities(self.features_nF))
         return [
@@ -52,10 +52,10 @@ class Checks(NamedTuple):
             if (probability >= THRESHOLD) != (label == "1")
         ]
 
-    def _lost(self, weights: Weights, start: Weights) -> list[str]:
+    def _lost_by(self, weights: Weights, start: Weights) -> list[str]:
         """Return the checks that ``weights`` get wrong and ``start`` gets right."""
-        known_wrong = self.wrong(start)
-        return [check for check in self.wrong(weights) if check not in known_wrong]
+        known_wrong = self.broken_by(start)
+        return [check for check in self.broken_by(weights) if check not in known_wrong]
 
     def fit(
         self,
@@ -72,9 +72,9 @@ class Checks(NamedTuple):
         lost. The record of the returned weights names the checks that are lost.
         """
         weights = start.fit_on(features_nF, label_n, pull=pull, about=about)
-        broken = self._lost(weights, start)
+        broken = self._lost_by(weights, start)
         for stronger in sorted(PULLS) if pull is None else ():
             if len(broken) > MAX_LOST_CHECKS and stronger > weights.about["pull"]:
                 weights = start.fit_on(features_nF, label_n, pull=stronger, about=about)
-                broken = self._lost(weights, start)
+                broken = self._lost_by(weights, start)
         return replace(weights, about={**weights.about, "broken checks": broken})

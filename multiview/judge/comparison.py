@@ -138,7 +138,7 @@ class Words(Items):
         is_date_form = np.array([form.text.lower() in DAYS_AND_MONTHS for form in pairs.forms.forms], bool)
         self.is_value: Flags = (self.word_class == WordClass.NUMBER) | is_date_form[self.form]
         """Which words are numbers, days of the week or months."""
-        self.is_lone: Flags = self.is_content & (self.match == 0)
+        self.is_unmatched: Flags = self.is_content & (self.match == 0)
         """Which content words the other side lacks."""
         self.follows_same: Flags = _is_in(own.key_with_word_before, other.key_with_word_before)
         """Which words have the same word before them on the other side."""
@@ -160,9 +160,9 @@ class Arcs(Items):
         is_comparison = pairs.facts.role[own.arc] == ROLE.THAN
         self.is_turned_comparison: Flags = is_comparison & _is_in(own.reversed_key, other.key)
         """Which arcs are comparisons that the other side has with exchanged words."""
-        is_lone_there = ~_is_in(other.key, own.key)
+        is_unmatched_there = ~_is_in(other.key, own.key)
         self.is_moved: Flags = (self.match == 0) & _is_in(
-            own.dependent_key, other.dependent_key[is_lone_there]
+            own.dependent_key, other.dependent_key[is_unmatched_there]
         )
         """Which arcs the other side lacks, although it has the dependent in an arc that this side lacks."""
 
@@ -203,7 +203,7 @@ def _single_words(side: Words) -> tuple[Ints, Ints]:
     return key[count == 1], position[first[count == 1]]
 
 
-def _poles_of_lone_words(
+def _poles_of_unmatched_words(
     side: Words, bases: Sequence[str], pole_indices: dict[str, int]
 ) -> tuple[Ints, Ints, Ints]:
     """Return word, key (one integer for pair and pole) and sign of each pole of the unmatched words, [K].
@@ -228,9 +228,9 @@ class Comparison:
         self.words = Words(pairs, first_words, second_words), Words(pairs, second_words, first_words)
         self.arcs = Arcs(pairs, first_arcs, second_arcs), Arcs(pairs, second_arcs, first_arcs)
 
-    def lone_of_class(self, word_class: int) -> list[Floats]:
+    def unmatched_of_class(self, word_class: int) -> list[Floats]:
         """Return how many words of a class, such as names, each side has that the other lacks: two of [n]."""
-        return [side.count(side.is_lone & (side.word_class == word_class)) for side in self.words]
+        return [side.count(side.is_unmatched & (side.word_class == word_class)) for side in self.words]
 
     @property
     def differ_in_one_thing(self) -> Flags:
@@ -238,12 +238,12 @@ class Comparison:
 
         Both sides must have the same number of numbers, days and months that the other side lacks.
         """
-        lone_n = np.add(*(side.count(side.is_lone) for side in self.words))
-        value_n = np.minimum(*(side.count(side.is_lone & side.is_value) for side in self.words))
+        unmatched_n = np.add(*(side.count(side.is_unmatched) for side in self.words))
+        value_n = np.minimum(*(side.count(side.is_unmatched & side.is_value) for side in self.words))
         opposed_n, agreeing_n = self.opposed_and_agreeing
-        are_values_n = (value_n > 0) & (lone_n == 2 * value_n)
+        are_values_n = (value_n > 0) & (unmatched_n == 2 * value_n)
         is_turned_n = (opposed_n > 0) & (agreeing_n == 0) & (self.moves[1] <= 0)
-        differ_n: Flags = are_values_n | (is_turned_n & ((lone_n == 0) | (lone_n == 2 * opposed_n)))
+        differ_n: Flags = are_values_n | (is_turned_n & ((unmatched_n == 0) | (unmatched_n == 2 * opposed_n)))
         return differ_n
 
     @cached_property
@@ -255,7 +255,7 @@ class Comparison:
         """
         bases = list(self.pairs.forms.bases)
         pole_indices: dict[str, int] = {}
-        poles_a, poles_b = (_poles_of_lone_words(side, bases, pole_indices) for side in self.words)
+        poles_a, poles_b = (_poles_of_unmatched_words(side, bases, pole_indices) for side in self.words)
         counts = []
         for side, own, others in ((self.words[0], poles_a, poles_b), (self.words[1], poles_b, poles_a)):
             match_K = _match(*own[1:], *others[1:])

@@ -230,11 +230,9 @@ class PairFacts(NamedTuple):
 
 
 def facts_of_pairs(batches: Iterable[tuple[Ints, Batch]], text_n2: Ints) -> PairFacts:
-    """Read the facts of paired sentences.
+    """Read the facts of paired sentences, from batches that each have the indices of their sentences, [B].
 
-    Args:
-        batches: the parsed sentences, each batch with the indices of its sentences, [B].
-        text_n2: the indices of the two sentences of each pair, [n, 2].
+    ``text_n2`` are the indices of the two sentences of each pair, [n, 2].
     """
     forms = FormTable()
     rows: list[Ints] = []

@@ -200,12 +200,12 @@ class Judge:
         label. The judge's own threshold is not used, because the checks measure what the weights know: a
         threshold that was chosen for a high precision rejects pairs that say the same on purpose.
         """
-        return Checks.read(self.source, self.encoder).wrong(self.weights)
+        return Checks.read(self.source, self.encoder).broken_by(self.weights)
 
     def choose_threshold(
         self, pairs: Iterable[Sequence[Any]], labels: Sequence[object], *, precision: float = 0.99
     ) -> Threshold:
-        """Find and set the threshold from which on a share ``precision`` of the accepted pairs say the same.
+        """Choose and set the threshold from which on a share ``precision`` of pairs say the same; return it.
 
         The pairs should come from the use of the judge: for a semantic cache, they are pairs that it finds by
         cosine. The threshold is chosen on one half of the pairs, and its precision is counted on the other
@@ -217,11 +217,10 @@ class Judge:
             labels: a label for each pair, 1 or True if both sentences say the same, else 0; both must occur.
             precision: from 0.5 to below 1.
         """
-        pair_list, label_list = _read_labelled(pairs, labels, "judge.choose_threshold")
+        caller = "judge.choose_threshold"
+        pair_list, label_list = _read_labelled(pairs, labels, caller)
         if not isinstance(precision, Real) or not 0.5 <= precision < 1:
-            raise UserError(
-                f"judge.choose_threshold: precision: {describe_value(precision)} is not in [0.5, 1)"
-            )
+            raise UserError(f"{caller}: precision: {describe_value(precision)} is not in [0.5, 1)")
         probability_n = np.array([judgement.probability for judgement in self.pairs(pair_list)])
         found = choose_threshold(probability_n, np.array(label_list) > 0, float(precision))
         about = {**self.weights.about, "threshold": {"precision": float(precision), **found._asdict()}}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.characters import normalise_text
-from multiview.judge.typed import asked_alike, in_one_form
+from multiview.judge.typed import in_one_form, without_statement
 from runtime.cli import warn_once
 
 Text = str | tuple[str, ...]
@@ -33,7 +33,7 @@ def as_read(a: Text, b: Text) -> tuple[Text, Text]:
     """
     a, b = (in_one_form(text) if isinstance(text, str) else text for text in (a, b))
     if isinstance(a, str) and isinstance(b, str):
-        a, b = asked_alike(a, b)
+        a, b = without_statement(a, b)
     return where_they_differ(a, b)
 
 
@@ -86,12 +86,9 @@ def _sentences(words: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _without(side: Sequence[Sequence[str]], keys: Sequence[str], shared: Counter[str]) -> list[str]:
-    """Return the words of a text without its shared sentences.
+    """Return the words of a text, whose sentences are ``side``, without its shared sentences.
 
-    Args:
-        side: the sentences of the text.
-        keys: a key for each sentence.
-        shared: how many sentences of each key to drop; it is counted down to 0.
+    ``keys`` are those of the sentences. ``shared`` says how many to drop of each key, and is counted down.
     """
     rest: list[str] = []
     for sentence, key in zip(side, keys, strict=True):

@@ -83,14 +83,14 @@ class ComparedWords:
         0. All other words have 1.
         """
         a, b = self.comparison.words
-        lone_a, lone_b = np.flatnonzero(a.is_lone), np.flatnonzero(b.is_lone)
-        count_b = np.bincount(b.pair[lone_b], minlength=b.pair_count)
+        unmatched_a, unmatched_b = np.flatnonzero(a.is_unmatched), np.flatnonzero(b.is_unmatched)
+        count_b = np.bincount(b.pair[unmatched_b], minlength=b.pair_count)
         begin_b = np.cumsum(count_b) - count_b
-        pair = a.pair[lone_a]
-        word_a = np.repeat(lone_a, count_b[pair])
-        word_b = lone_b[concatenated_ranges(begin_b[pair], count_b[pair])]
-        nearest_a = (~a.is_lone).astype(np.float64)
-        nearest_b = (~b.is_lone).astype(np.float64)
+        pair = a.pair[unmatched_a]
+        word_a = np.repeat(unmatched_a, count_b[pair])
+        word_b = unmatched_b[concatenated_ranges(begin_b[pair], count_b[pair])]
+        nearest_a = (~a.is_unmatched).astype(np.float64)
+        nearest_b = (~b.is_unmatched).astype(np.float64)
         for first in range(0, len(word_a), WORD_PAIRS_AT_A_TIME):
             end = first + WORD_PAIRS_AT_A_TIME
             chunk_a, chunk_b = word_a[first:end], word_b[first:end]
@@ -145,11 +145,11 @@ FORMULAS: Mapping[str, Callable[[Comparison, ComparedWords], NDArray[Any]]] = {
     "negation": lambda comparison, _: (
         np.diff(comparison.pairs.facts.negation_count[comparison.pairs.row_n2] % 2)[:, 0] != 0
     ),
-    "numbers": lambda comparison, _: _least(comparison.lone_of_class(WordClass.NUMBER)),
-    "names": lambda comparison, _: _least(comparison.lone_of_class(WordClass.NAME)),
+    "numbers": lambda comparison, _: _least(comparison.unmatched_of_class(WordClass.NUMBER)),
+    "names": lambda comparison, _: _least(comparison.unmatched_of_class(WordClass.NAME)),
     "missing names": lambda comparison, _: (
-        np.abs(np.subtract(*comparison.lone_of_class(WordClass.NUMBER)))
-        + np.abs(np.subtract(*comparison.lone_of_class(WordClass.NAME)))
+        np.abs(np.subtract(*comparison.unmatched_of_class(WordClass.NUMBER)))
+        + np.abs(np.subtract(*comparison.unmatched_of_class(WordClass.NAME)))
     ),
     "other words": lambda comparison, words: words.cosine_of_sums(
         lambda side: side.is_compared & (side.match == 0)
@@ -168,7 +168,7 @@ FORMULAS: Mapping[str, Callable[[Comparison, ComparedWords], NDArray[Any]]] = {
         side.share(side.is_name, side.is_content) for side in comparison.words
     ),
     "words alone": lambda comparison, _: np.sqrt(
-        np.add(*(side.count(side.is_lone) for side in comparison.words))
+        np.add(*(side.count(side.is_unmatched) for side in comparison.words))
     ),
     "extra words": lambda comparison, _: np.sqrt(
         np.abs(np.subtract(*(np.bincount(side.pair, minlength=side.pair_count) for side in comparison.words)))

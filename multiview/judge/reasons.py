@@ -134,7 +134,7 @@ def reasons_of(
     """Return the reasons why the two sentences of a pair do not say the same, sorted by :data:`ORDER`.
 
     ``others`` are reasons that were found in the texts
-    (:func:`multiview.judge.certain.exchanged_or_limited`).
+    (:func:`multiview.judge.certain.textual_differences`).
     """
     words_a, words_b = (_words_of(comparison, column, pair) for column in (0, 1))
     shared_bases = words_a.keys() & words_b.keys()
@@ -148,32 +148,27 @@ def reasons_of(
         if bases_a and bases_b and bases_a != bases_b and bases_a | bases_b <= shared_bases:
             place = f"{binding.role} of {binding.head}"
             reasons.append(Reason("roles", ", ".join(binding.a), ", ".join(binding.b), place))
-    lone_a = {base: word for base, word in words_a.items() if base not in words_b}
-    lone_b = {base: word for base, word in words_b.items() if base not in words_a}
+    unmatched_a = {base: word for base, word in words_a.items() if base not in words_b}
+    unmatched_b = {base: word for base, word in words_b.items() if base not in words_a}
     arcs = comparison.arcs[0]
     is_turned = bool(arcs.is_turned_comparison[arcs.of_pair(pair)].any())
-    reasons += _reasons_of_lone_words(lone_a, lone_b, is_turned)
+    reasons += _reasons_of_unmatched_words(unmatched_a, unmatched_b, is_turned)
     return sorted(reasons, key=lambda reason: ORDER.index(reason.kind))
 
 
-def _reasons_of_lone_words(
-    lone_a: dict[int, Form], lone_b: dict[int, Form], is_turned: bool
+def _reasons_of_unmatched_words(
+    unmatched_a: dict[int, Form], unmatched_b: dict[int, Form], is_turned: bool
 ) -> Iterator[Reason]:
     """Yield the reasons of the words that only one of the sentences has.
 
     Words with a pole in common are paired first (opposites, agreeing words), then numbers with numbers and
-    names with names. The content words that are left make one reason, *missing*.
-
-    Args:
-        lone_a: the words that only the first sentence has, by the indices of their bases; paired ones are
-            removed.
-        lone_b: the words that only the second sentence has.
-        is_turned: whether a comparison has its words exchanged in the second sentence, which makes agreeing
-            words opposites.
+    names with names. The content words that are left make one reason, *missing*. The words, by the indices
+    of their bases, are removed from ``unmatched_a`` and ``unmatched_b`` when they are paired. ``is_turned``
+    says that a comparison has its words exchanged in the second sentence; agreeing words are then opposites.
     """
-    for base, word in list(lone_a.items()):
+    for base, word in list(unmatched_a.items()):
         own = all_poles(word.base)
-        partners = [other for other in lone_b.values() if own.keys() & all_poles(other.base).keys()]
+        partners = [other for other in unmatched_b.values() if own.keys() & all_poles(other.base).keys()]
         if not partners:
             continue
         partner = partners[0]
@@ -182,13 +177,16 @@ def _reasons_of_lone_words(
             kind = "opposite" if sign < 0 or is_turned else "agreeing"
             texts = (each.text.removeprefix("not ") if is_turned else each.text for each in (word, partner))
             yield Reason(kind, *texts)
-            del lone_a[base], lone_b[partner.base_index]
+            del unmatched_a[base], unmatched_b[partner.base_index]
     for word_class, kind in ((WordClass.NUMBER, "number"), (WordClass.NAME, "name")):
-        of_class_a = [word for word in lone_a.values() if word.word_class == word_class]
-        of_class_b = [word for word in lone_b.values() if word.word_class == word_class]
+        of_class_a = [word for word in unmatched_a.values() if word.word_class == word_class]
+        of_class_b = [word for word in unmatched_b.values() if word.word_class == word_class]
         for word_a, word_b in zip(of_class_a, of_class_b, strict=False):
             yield Reason(kind, word_a.text, word_b.text)
-            del lone_a[word_a.base_index], lone_b[word_b.base_index]
-    missing = [", ".join(word.text for word in side.values() if word.is_content) for side in (lone_a, lone_b)]
+            del unmatched_a[word_a.base_index], unmatched_b[word_b.base_index]
+    missing = [
+        ", ".join(word.text for word in side.values() if word.is_content)
+        for side in (unmatched_a, unmatched_b)
+    ]
     if any(missing):
         yield Reason("missing", *missing)

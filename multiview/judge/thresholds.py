@@ -61,12 +61,9 @@ def curve(score_n: Floats, is_same_n: Flags) -> tuple[Floats, NDArray[np.int64],
 def choose_threshold(score_n: Floats, is_same_n: Flags, precision: float) -> Threshold:
     """Choose the threshold with the most hits on a random half of the pairs, and count on the other half.
 
-    Raises UserError if the pairs are too few, or the scores too poor, to show the precision.
-
-    Args:
-        score_n: the probabilities of the pairs.
-        is_same_n: whether the sentences of each pair say the same.
-        precision: the share of the accepted pairs that must say the same.
+    ``score_n`` are the probabilities of the pairs, ``is_same_n`` says whether their sentences say the same,
+    and ``precision`` is the share of the accepted pairs that must. Raises UserError if the pairs are too few,
+    or the scores too poor, to show the precision.
     """
     half_n = np.random.default_rng(0).permutation(len(score_n)) % 2 == 0
     threshold_T, accepted_T, false_T = curve(score_n[half_n], is_same_n[half_n])

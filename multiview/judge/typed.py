@@ -180,7 +180,7 @@ _SITUATION = re.compile(
 )
 
 
-def asked_alike(a: str, b: str) -> tuple[str, str]:
+def without_statement(a: str, b: str) -> tuple[str, str]:
     """Return two texts without the statement before a question, if only one of them has such a statement.
 
     "I forgot my password, how do I reset it?" becomes "how do I reset my password?".

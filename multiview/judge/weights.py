@@ -80,15 +80,13 @@ PULLS = (10_000.0, 3000.0, 1000.0, 300.0, 100.0, 30.0)
 MIN_DEVIATION = 1e-5
 """A feature with a smaller standard deviation is taken for a constant that varies by rounding."""
 NAMES_KEY = "numbers"
-"""The key of the names of the features in a judge's JSON file."""
+"""The key of ``feature_names`` in a judge's JSON file, in which all other fields are keys themselves."""
 _Bounded = Annotated[float, Ge(-1e9), Le(1e9)]
 
 
 @configuration
 class Weights:
     """A fitted logistic regression with a record of its data. Its fields are the keys of a judge's JSON file.
-
-    The names of the features alone have another key there, :data:`NAMES_KEY`.
 
     There are weights for 1, for the features, and for the products of two features (or of a feature with
     itself): W = 1 + F + F (F + 1) / 2.
@@ -125,7 +123,7 @@ class Weights:
         cls,
         features_nF: Floats,
         label_n: NDArray[np.number],
-        share_n: Floats | None = None,
+        pair_weight_n: Floats | None = None,
         *,
         strength: float,
         about: dict[str, Any] | None = None,
@@ -135,18 +133,18 @@ class Weights:
         Args:
             features_nF: the features of the pairs.
             label_n: the labels, or grades from 0 to 1.
-            share_n: how much each pair counts; by default all count the same.
+            pair_weight_n: how much each pair counts; by default all count the same.
             strength: the strength of the L2 penalty, for a thousand pairs.
             about: the record of the data.
         """
-        share_n = np.ones(len(label_n)) if share_n is None else share_n
-        share_n = share_n * (1000 / share_n.sum())
+        pair_weight_n = np.ones(len(label_n)) if pair_weight_n is None else pair_weight_n
+        pair_weight_n = pair_weight_n * (1000 / pair_weight_n.sum())
         mean_F, deviation_F = features_nF.mean(axis=0), features_nF.std(axis=0)
         deviation_F = np.where(deviation_F > MIN_DEVIATION, deviation_F, 1)
         design_nW = _design(features_nF, mean_F, deviation_F)
         ridge_W = np.full(design_nW.shape[1], strength)
         ridge_W[0] = 1e-6
-        weight_W = _newton(design_nW, label_n, share_n, ridge_W, np.zeros_like(ridge_W))
+        weight_W = _newton(design_nW, label_n, pair_weight_n, ridge_W, np.zeros_like(ridge_W))
         mean, deviation, weight = (np.round(x, 6).tolist() for x in (mean_F, deviation_F, weight_W))
         return cls(
             feature_names=[*cls.required_features],
@@ -206,15 +204,16 @@ class Weights:
 
         The score of a pair in the fit is level + slope * (the score by the returned weights).
         """
-        share_n, own_W = np.ones(len(label_n)), np.array(self.weight)
-        design_n2 = np.column_stack([share_n, design_nW @ own_W])
-        level, slope = _newton(design_n2, label_n, share_n, np.ones(2), np.array([0.0, 1.0])).tolist()
+        pair_weight_n, own_W = np.ones(len(label_n)), np.array(self.weight)
+        design_n2 = np.column_stack([pair_weight_n, design_nW @ own_W])
+        level, slope = _newton(design_n2, label_n, pair_weight_n, np.ones(2), np.array([0.0, 1.0])).tolist()
         slope = max(slope, MIN_SLOPE)
         level_W = level * (np.arange(len(own_W)) == 0)
         weight_W = centre_W = slope * own_W + level_W
         path = []
         for pull in pulls:  # Newton's method starts from the weights of the stronger pull before
-            weight_W = _newton(design_nW, label_n, share_n, np.full(len(own_W), pull), centre_W, weight_W)
+            ridge_W = np.full(len(own_W), pull)
+            weight_W = _newton(design_nW, label_n, pair_weight_n, ridge_W, centre_W, weight_W)
             path.append((weight_W - level_W) / slope)
         return np.array(path), level, slope
 
@@ -273,28 +272,29 @@ class Weights:
 def _newton(
     design_nW: Floats,
     label_n: NDArray[np.number],
-    share_n: Floats,
+    pair_weight_n: Floats,
     ridge_W: Floats,
     centre_W: Floats,
     start_W: Floats | None = None,
 ) -> Floats:
     """Return the weights that minimise a logistic loss with a ridge, [W], by Newton's method.
 
-    The loss is the sum of ``share_n`` times the logistic loss of each pair, plus half the sum of ``ridge_W``
-    times the squared distance of each weight from ``centre_W``.
+    The loss is the sum of ``pair_weight_n`` times the logistic loss of each pair, plus half the sum of
+    ``ridge_W`` times the squared distance of each weight from ``centre_W``.
     """
 
     def loss(weight_W: Floats) -> float:
         score_n = design_nW @ weight_W
         distance_W = weight_W - centre_W
-        loss_n = share_n * (np.logaddexp(0, score_n) - label_n * score_n)
+        loss_n = pair_weight_n * (np.logaddexp(0, score_n) - label_n * score_n)
         return float(loss_n.sum() + ridge_W @ distance_W**2 / 2)
 
     weight_W = centre_W if start_W is None else start_W
     for _ in range(30):  # a bound on the steps; far fewer are usual
         probability_n = expit(design_nW @ weight_W)
-        gradient_W = design_nW.T @ (share_n * (label_n - probability_n)) - ridge_W * (weight_W - centre_W)
-        variance_n = share_n * probability_n * (1 - probability_n)
+        error_n = pair_weight_n * (label_n - probability_n)
+        gradient_W = design_nW.T @ error_n - ridge_W * (weight_W - centre_W)
+        variance_n = pair_weight_n * probability_n * (1 - probability_n)
         hessian_WW = (design_nW * variance_n[:, None]).T @ design_nW + np.diag(ridge_W)
         step_W, before = np.linalg.solve(hessian_WW, gradient_W), loss(weight_W)
         while loss(weight_W + step_W) > before and np.abs(step_W).max() >= 1e-6:

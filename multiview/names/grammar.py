@@ -100,7 +100,7 @@ PATH = re.compile(r"(\.|/|runs/).*|.*\.(npz|txt|vec|gz|bin)")
 class Name:
     """A parsed name of one encoder."""
 
-    spec: str = ""
+    full_name: str = ""
     """The whole name, as the user gave it."""
     prefix: str = ""
     base: str
@@ -156,30 +156,30 @@ class Name:
         return self.vectors or self.expand or (self.corpus and self.corpus / MANIFEST)
 
 
-def wrong_form(spec: str, prefix: str) -> UserError:
+def wrong_form(full_name: str, prefix: str) -> UserError:
     """Return the error for a name that has not the form of its prefix."""
-    return UserError(f"model {spec!r}: expected {PREFIXES[prefix].form}")
+    return UserError(f"model {full_name!r}: expected {PREFIXES[prefix].form}")
 
 
-def split_parts(spec: str) -> list[str]:
+def split_parts(full_name: str) -> list[str]:
     """Split ``A+B`` into the names of its encoders; the path of an existing file is never split."""
-    parts = [spec] if os.path.exists(spec) else spec.split("+")
+    parts = [full_name] if os.path.exists(full_name) else full_name.split("+")
     if not all(parts):
-        raise UserError(f"model {spec!r}: an empty part; write A+B")
+        raise UserError(f"model {full_name!r}: an empty part; write A+B")
     return parts
 
 
-def parse_names(spec: str) -> list[Name]:
+def parse_names(full_name: str) -> list[Name]:
     """Parse the name of an encoder, or ``A+B`` of several; nothing is loaded.
 
     Raises UserError if a name has no known form, or if a file that it names does not exist.
     """
-    return [parse_name(part) for part in split_parts(spec)]
+    return [parse_name(part) for part in split_parts(full_name)]
 
 
-def parse_name(spec: str) -> Name:
+def parse_name(full_name: str) -> Name:
     """Parse the name of one encoder, as :func:`parse_names` does."""
-    text = spec
+    text = full_name
     options: dict[str, str] = {}
     has_wrong_value = False
     while (match := OPTION.fullmatch(text)) and not os.path.exists(text):
@@ -193,13 +193,13 @@ def parse_name(spec: str) -> Name:
     lacks_corpus = "corpus" in known_options - options.keys()
     has_wrong_base = not base or ("?" in base and not os.path.exists(base))
     if has_wrong_value or has_wrong_base or lacks_corpus or not options.keys() <= known_options:
-        raise wrong_form(spec, prefix)
+        raise wrong_form(full_name, prefix)
     values: dict[str, Any] = {key: VALUES[key][1](value) for key, value in options.items()}
-    name = Name(spec=spec, prefix=prefix, base=base, **values)
+    name = Name(full_name=full_name, prefix=prefix, base=base, **values)
     if name.dim and not name.has_own_base:
-        raise wrong_form(spec, prefix)
+        raise wrong_form(full_name, prefix)
     if name.scale and name.kind == "meaning":
-        raise UserError(f"model {spec!r}: a meaning has length 1 and no scale; leave out one of the two")
+        raise UserError(f"model {full_name!r}: a meaning has length 1 and no scale; leave out one of the two")
     _check_files(name)
     # Paths become absolute, because files are read later, perhaps in another working folder.
     files: dict[str, Any] = {
@@ -217,7 +217,7 @@ def _check_files(name: Name) -> None:
     scale_file = name.scale_trees and name.scale_trees / MANIFEST
     for file, advice in ((name.option_file, ""), (scale_file, f"; a scale is a tree cache, or {NO_SCALE}")):
         if file is not None and not os.path.isfile(file):
-            raise UserError(f"model {name.spec!r}: {file}: no such file{advice}")
+            raise UserError(f"model {name.full_name!r}: {file}: no such file{advice}")
     if name.prefix:
         return
     if os.path.isdir(name.base):

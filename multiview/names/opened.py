@@ -98,7 +98,7 @@ class OpenedEncoder:
     """Returns the vectors for classifiers, float32 [n, F]: ``encode`` itself where they are the same."""
     name: str = "encoder"
     """The name in tables."""
-    spec: str = ""
+    full_name: str = ""
     """The name as the user gave it."""
 
     @classmethod
@@ -115,7 +115,7 @@ class OpenedEncoder:
 
         Several compare by their features, because a meaning, whose length is 1, hardly counts beside larger
         vectors. ``keep`` returns the function that keeps vectors, or its argument; ``names`` are the fields
-        ``name`` and ``spec``.
+        ``name`` and ``full_name``.
         """
         options: dict[str, Any] = {"project": project, "seed": seed}
         features = ConcatenatedVectors(
@@ -147,9 +147,9 @@ class OpenedEncoder:
         return self.features is not self.encode
 
 
-def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
+def distinct_names(names: Sequence[str], full_names: Sequence[str]) -> list[str]:
     """Return a distinct name for each model: its short name, or its whole name if another shares it."""
-    return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
+    return [full if names.count(name) > 1 else name for name, full in zip(names, full_names, strict=True)]
 
 
 def as_encoder(encoder: Encoder | SentenceVectors, trees: TreesOf | None = None) -> OpenedEncoder:
@@ -168,7 +168,7 @@ def _recipe_of_object(encoder: Encoder | SentenceVectors) -> EncoderRecipe:
     if isinstance(encoder, MultiViewEncoder):
         return EncoderRecipe(
             name=name,
-            encoder_kind="object",
+            family="object",
             load=functools.partial(_given, encoder),
             reads="trees",
             has_features=bool(encoder.readout or encoder.structure) or encoder.has_scale,
@@ -182,7 +182,7 @@ def _recipe_of_object(encoder: Encoder | SentenceVectors) -> EncoderRecipe:
         )
     return EncoderRecipe(
         name=name,
-        encoder_kind="object",
+        family="object",
         load=functools.partial(_given, encoder),
         reads="tokens" if getattr(encoder, "pretokenized", not is_encoder) else "text",
         has_features=is_encoder and callable(getattr(encoder, "features", None)),
@@ -222,5 +222,5 @@ def open_encoder(
         project=project,
         seed=seed,
         name="+".join(name.label for name in names),
-        spec="+".join(name.spec for name in names),
+        full_name="+".join(name.full_name for name in names),
     )

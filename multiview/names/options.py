@@ -40,10 +40,10 @@ class ModelOptions:
         """
         for kind, parser in self.parsers.items():
             find_parser(kind, parser)
-        return parse_names(self.spec)
+        return parse_names(self.full_name)
 
     @property
-    def spec(self) -> str:
+    def full_name(self) -> str:
         """The name of the encoder."""
         return self.model
 
@@ -84,7 +84,7 @@ class VectorOptions(ModelOptions):
     """Give a model the other words of a file of vectors as well."""
 
     @property
-    def spec(self) -> str:
+    def full_name(self) -> str:
         """The name of the encoder with these views, this share and these words."""
         options = f"?views={self.views}" if self.views else ""
         if self.expand:

@@ -60,8 +60,8 @@ class EncoderRecipe:
     """How the encoder of a name is loaded, which kinds of vectors it returns, and what decides them."""
 
     name: Name
-    encoder_kind: str
-    """The kind of encoder: ``multiview``, ``words``, ``bag`` and so on; ``object`` is one without a name."""
+    family: str
+    """The family of encoders: ``multiview``, ``words``, ``bag`` and so on; ``object`` has no name."""
     load: Callable[[str | None], Any] = field(repr=False)
     """Loads the encoder on a device: it returns a :class:`MultiViewEncoder`, another object with
     ``encode(sentences)``, or a function of sentences."""
@@ -79,15 +79,13 @@ class EncoderRecipe:
     @property
     def has_structure(self) -> bool:
         """Whether the encoder computes structure by itself; for all others ``builtin`` computes it."""
-        return self.reads == "trees" and self.encoder_kind != "random"
+        return self.reads == "trees" and self.family != "random"
 
     @property
     def has_trained_words(self) -> bool:
         """Whether it is a multi-view model that trained its word vectors."""
-        return (
-            self.encoder_kind == "multiview"
-            and model_record(model_folder(self.name.base)).words.mode == "trained"
-        )
+        folder = model_folder(self.name.base)
+        return self.family == "multiview" and model_record(folder).words.mode == "trained"
 
     def vector_kind(self, method: Method) -> VectorKind | None:
         """Return the kind of vectors that a method returns; None is the default of the encoder."""
@@ -137,10 +135,10 @@ def without_prefix(name: Name, seed: int) -> EncoderRecipe:
     """Return the recipe of a file, a folder, or a model that sentence-transformers finds by its name."""
     folder = model_folder(name.base)
     recipe = _on_disk(name, current_folder(folder)) if folder.exists() else _of_library(name)
-    if (name.views or name.kind or name.expand) and recipe.encoder_kind != "multiview":
-        raise wrong_form(name.spec, name.prefix)
+    if (name.views or name.kind or name.expand) and recipe.family != "multiview":
+        raise wrong_form(name.full_name, name.prefix)
     if name.expand and not recipe.has_trained_words:
-        raise UserError(f"model {name.spec!r}: has fixed word vectors only, no vocabulary to expand")
+        raise UserError(f"model {name.full_name!r}: has fixed word vectors only, no vocabulary to expand")
     return recipe
 
 
@@ -150,11 +148,9 @@ def _on_disk(name: Name, path: Path) -> EncoderRecipe:
         identity = [sha256_file(path)]
         if path.suffix == ".npz":
             load = functools.partial(precomputed, path)
-            return EncoderRecipe(
-                name=name, encoder_kind="vectors", load=load, identity=identity, reads="text"
-            )
+            return EncoderRecipe(name=name, family="vectors", load=load, identity=identity, reads="text")
         return EncoderRecipe(
-            name=name, encoder_kind="words", load=lambda _: Bag(lookup_of(name.base)), identity=identity
+            name=name, family="words", load=lambda _: Bag(lookup_of(name.base)), identity=identity
         )
     config = path / "config.json"
     values = read_json(config) if config.is_file() else None
@@ -164,7 +160,7 @@ def _on_disk(name: Name, path: Path) -> EncoderRecipe:
     record = model_record(path)
     return EncoderRecipe(
         name=name,
-        encoder_kind="multiview",
+        family="multiview",
         load=functools.partial(MultiViewEncoder.load, name.base),
         identity=[model_sha256(path)],
         reads="trees",
@@ -179,15 +175,13 @@ def _on_disk(name: Name, path: Path) -> EncoderRecipe:
 def _of_library(name: Name, folder_hash: str | None = None) -> EncoderRecipe:
     """Return the recipe of a sentence-transformers model: a folder, whose hash is given, or a name."""
     with extra("burt", "sentence-transformers"):
-        content = folder_hash or [name.base, version("sentence-transformers")]
+        key = folder_hash or [name.base, version("sentence-transformers")]
 
     def load(device: str | None) -> Encode:
         model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))
         return functools.partial(encode_texts, model, name.base, batch_size=TRANSFORMER_BATCH)
 
-    return EncoderRecipe(
-        name=name, encoder_kind="sentence-transformers", load=load, identity=[content], reads="text"
-    )
+    return EncoderRecipe(name=name, family="sentence-transformers", load=load, identity=[key], reads="text")
 
 
 def precomputed(path: Path, device: str | None = None) -> Encode:
@@ -226,7 +220,7 @@ def pooled(name: Name, seed: int) -> EncoderRecipe:
         return functools.partial(encode_texts, model, name.base, batch_size=TRANSFORMER_BATCH)
 
     identity = [_inner(name, "sentence-transformers").key()]
-    return EncoderRecipe(name=name, encoder_kind="pooled", load=load, identity=identity, reads="text")
+    return EncoderRecipe(name=name, family="pooled", load=load, identity=identity, reads="text")
 
 
 def untrained(name: Name, seed: int) -> EncoderRecipe:
@@ -239,8 +233,8 @@ def untrained(name: Name, seed: int) -> EncoderRecipe:
     has_two_directions = is_lstm or "seq" in views
     if remainder or (has_two_directions and dim % 2):
         raise UserError(
-            f"model {name.spec!r}: {name.dim} dimensions cannot be divided by {len(views)} views, or not "
-            "halved for the two directions of seq and lstm"
+            f"model {name.full_name!r}: {name.dim} dimensions cannot be divided by {len(views)} views, or "
+            "not halved for the two directions of seq and lstm"
         )
 
     def load(device: str | None) -> RandomLSTM | MultiViewEncoder:
@@ -253,7 +247,7 @@ def untrained(name: Name, seed: int) -> EncoderRecipe:
         return MultiViewEncoder.untrained(views, dim=dim, words=table, seed=seed, device=device)
 
     reads: Literal["tokens", "trees"] = "tokens" if is_lstm else "trees"
-    return EncoderRecipe(name=name, encoder_kind="random", load=load, identity=[name.base, seed], reads=reads)
+    return EncoderRecipe(name=name, family="random", load=load, identity=[name.base, seed], reads=reads)
 
 
 def bag(name: Name, seed: int) -> EncoderRecipe:
@@ -263,7 +257,7 @@ def bag(name: Name, seed: int) -> EncoderRecipe:
         return Bag(lookup_of(name.base, name.dim, seed=seed), name.corpus)
 
     identity = [name.base, seed] if name.has_own_base else [_inner(name, "multiview", "words").key()]
-    return EncoderRecipe(name=name, encoder_kind="bag", load=load, identity=identity)
+    return EncoderRecipe(name=name, family="bag", load=load, identity=identity)
 
 
 def before_training(name: Name, seed: int) -> EncoderRecipe:
@@ -273,7 +267,7 @@ def before_training(name: Name, seed: int) -> EncoderRecipe:
     went_on_from_model = "start" in model_record(model_folder(name.base)).training
     return EncoderRecipe(
         name=name,
-        encoder_kind="start",
+        family="start",
         load=functools.partial(load_start, name.base, name.corpus),
         identity=[model.key()],
         reads="trees",
@@ -283,10 +277,10 @@ def before_training(name: Name, seed: int) -> EncoderRecipe:
     )
 
 
-def _inner(name: Name, *kinds: str) -> EncoderRecipe:
-    """Return the recipe of the encoder behind a prefix. Raises UserError if it is of none of these kinds."""
+def _inner(name: Name, *families: str) -> EncoderRecipe:
+    """Return the recipe of the encoder behind a prefix. Raises UserError if it is of no such family."""
     assert name.inner is not None
     recipe = recipe_of(name.inner)
-    if recipe.encoder_kind not in kinds:
-        raise wrong_form(name.spec, name.prefix)
+    if recipe.family not in families:
+        raise wrong_form(name.full_name, name.prefix)
     return recipe

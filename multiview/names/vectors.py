@@ -1,8 +1,8 @@
 """Step 3 of 4 from a name to vectors: the encoder of a recipe is loaded and computes one kind of vectors.
 
 :func:`computed_vectors` returns a function of sentences, :class:`ComputedVectors`, for ``encode`` or for
-``features``. It calls :class:`ModelVectors` for a multi-view encoder and :class:`OtherVectors` for any other,
-then :func:`scaled` for ``?scale=`` and :func:`beside_structure` for ``?structure=``. The :class:`Loader`
+``features``. It calls :class:`MultiViewVectors` for a multi-view encoder and :class:`LibraryVectors` for any
+other, then :func:`scaled` for ``?scale=`` and :func:`with_structure` for ``?structure=``. The :class:`Loader`
 loads the encoder at the first sentence. :mod:`multiview.names.store` can keep the vectors, and step 4,
 :mod:`multiview.names.opened`, concatenates those of several encoders.
 """
@@ -25,7 +25,7 @@ from multiview.libraries.arrays import Float, check_vectors
 from multiview.model import MultiViewEncoder
 from multiview.model_config import VectorKind
 from multiview.names.recipe import EncoderRecipe, Method
-from multiview.structure.joining import put_beside
+from multiview.structure.joining import append_structure
 from parsing.names import absolute_name
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
@@ -90,7 +90,7 @@ class Loader:
         with products_in(self.products):
             encoder = self.recipe.load(self.device)
         if isinstance(encoder, MultiViewEncoder):
-            encoder.reader.specs |= self.parsers
+            encoder.reader.parser_names |= self.parsers
             if self.recipe.name.expand is not None:
                 encoder.expand_vocabulary(self.recipe.name.expand)
             if self.recipe.has_structure:
@@ -145,15 +145,15 @@ def computed_vectors(loader: Loader, method: Method) -> ComputedVectors:
     """Return the function of sentences that computes what a method of a loader's encoder returns."""
     recipe, kind = loader.recipe, loader.recipe.vector_kind(method)
     name, reads_trees = recipe.name, recipe.reads == "trees"
-    compute: Compute = ModelVectors(loader, kind)
+    compute: Compute = MultiViewVectors(loader, kind)
     if not reads_trees:
         has_own = recipe.has_features and kind == "features"
-        compute = OtherVectors(loader, "features" if has_own else "encode")
+        compute = LibraryVectors(loader, "features" if has_own else "encode")
         if name.scale_trees is not None and kind == "features":
             compute = scaled(compute, name.scale_trees)
     has_structure = recipe.has_structure and kind in (None, "meaning") and not name.views
     if name.structure and not has_structure:
-        compute = beside_structure(compute, loader, name.structure)
+        compute = with_structure(compute, loader, name.structure)
     return ComputedVectors(
         key=loader.key(method),
         label=recipe.label_of(method),
@@ -164,7 +164,7 @@ def computed_vectors(loader: Loader, method: Method) -> ComputedVectors:
 
 
 @dataclass(frozen=True, eq=False)
-class ModelVectors:
+class MultiViewVectors:
     """Computes one kind of vectors of a multi-view encoder; None is that of its ``encode``."""
 
     loader: Loader
@@ -190,13 +190,13 @@ class ModelVectors:
             return model.view_vectors(sentences, name.views, **options)
         if kind == "meaning" and (model.readout is None or name.views):
             reason = "reads all views, not some" if model.readout else "was never fitted (multiview.readout)"
-            raise UserError(f"model {name.spec!r}: kind=meaning: that of {model.name} {reason}")
+            raise UserError(f"model {name.full_name!r}: kind=meaning: that of {model.name} {reason}")
         return model.encode(sentences, **options)
 
 
 @dataclass(frozen=True, eq=False)
-class OtherVectors:
-    """Computes vectors by a method of any encoder that is no multi-view encoder."""
+class LibraryVectors:
+    """Computes vectors by a method of an encoder of another library, or of any other object."""
 
     loader: Loader
     method: Method
@@ -233,14 +233,14 @@ def scaled(compute: Compute, text: Path) -> Compute:
     return lambda *call: scale()(torch.from_numpy(compute(*call))).numpy()
 
 
-def beside_structure(compute: Compute, loader: Loader, share: float) -> Compute:
+def with_structure(compute: Compute, loader: Loader, share: float) -> Compute:
     """Return ``compute`` with structure concatenated to its vectors; λ is ``share``."""
 
     def joined(sentences: Sentences | None, trees: TreeCache | None, show: bool | None) -> Float:
         vectors = torch.from_numpy(compute(sentences, trees, show))
         if sentences is None:
             sentences = [] if trees is None else list(trees.words())
-        return put_beside(vectors, loader.structure_source, sentences, share).numpy()
+        return append_structure(vectors, loader.structure_source, sentences, share).numpy()
 
     return joined
 

@@ -22,7 +22,7 @@ from corpora.sentences import read_sentences
 from multiview.encoders.batch_encoder import ArrayOrTensor, unit_vectors
 from multiview.folder.reading import TextSource
 from multiview.libraries.arrays import check_encoder, check_vectors
-from multiview.structure.joining import check_share, check_structure_size, put_beside
+from multiview.structure.joining import append_structure, check_share, check_structure_size
 from runtime.device import with_torch_defaults
 from runtime.errors import UserError
 
@@ -59,7 +59,7 @@ class WithStructure:
             return self.encode(["."], **options)[:0]
         output = self.model.encode(texts, **options)
         meanings = torch.from_numpy(check_vectors(output, texts, type(self.model).__name__)[0])
-        vectors = put_beside(meanings, self.source, texts, self.structure)
+        vectors = append_structure(meanings, self.source, texts, self.structure)
         if isinstance(sentences, str):
             vectors = vectors[0]
         if options.get("convert_to_tensor"):

@@ -117,7 +117,9 @@ def meaning_and_structure(
     return meaning_ND, structure_NS
 
 
-def put_beside(vectors_ND: Tensor, source: TextSource, texts: Sequence[str | Tokens], share: float) -> Tensor:
+def append_structure(
+    vectors_ND: Tensor, source: TextSource, texts: Sequence[str | Tokens], share: float
+) -> Tensor:
     """Return vectors of texts with the structure of the texts concatenated, [N, D + S]; λ is ``share``."""
     structure_NS = torch.from_numpy(structure_vectors(source, texts)).to(vectors_ND)
     return join_with_structure(vectors_ND, structure_NS, share)

@@ -14,7 +14,7 @@ from corpora.sentences import read_sentences
 from multiview.folder.files import save_model
 from multiview.folder.reading import TextSource
 from multiview.libraries.arrays import report_in_one_line
-from multiview.structure.joining import check_share, check_structure_size, put_beside
+from multiview.structure.joining import append_structure, check_share, check_structure_size
 from runtime.cli import Share, config_from_json, config_to_json, configuration
 from runtime.errors import UserError, extra
 from runtime.files import lock_folder, read_json, write_json
@@ -96,7 +96,7 @@ class StructureModule(TextModule):
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
         """Return the vectors [B, D + S]; structure is that of the texts without the prompt."""
         meanings = self.model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False)
-        return put_beside(meanings, self.source, texts, self.structure)
+        return append_structure(meanings, self.source, texts, self.structure)
 
     def get_embedding_dimension(self) -> int:
         """Return D + S, the size of a vector."""

@@ -217,6 +217,10 @@ class _Part(NamedTuple):
     """int32 [N], the table row of each token: one array for all views, or one for each view."""
 
 
+_ReadSegment = tuple[list[_Part], Targets | Grades, Tensor | None]
+"""The parts of a segment, its targets, and the vectors that its vectors are held to."""
+
+
 class StepSource:
     """Reads sentences of a cache and plans steps of them. It keeps no state between steps.
 
@@ -282,20 +286,17 @@ class StepSource:
         It has every ``world``-th segment from number ``rank`` on. With an ``epoch`` it is a training step, in
         which words are dropped and segments are encoded in micro-batches; without one, a validation step.
         """
-        own_spans = spans[rank::world]
-        parts_of_segments = [self._read(*span, epoch) for span in own_spans]
-        targets, vectors = [], []
-        for span, parts in zip(own_spans, parts_of_segments, strict=True):
+        segments: list[_ReadSegment] = []
+        for span in spans[rank::world]:
+            parts = self._read(*span, epoch)
             # If a sentence is to find itself, a copy of the sentence must not count as a wrong answer.
             contents = _number_contents([part.batch for part in parts]) if self.finds_itself else None
-            targets.append(self._targets(span, contents))
-            vectors.append(self._target_vectors_of(slice(*span)))
+            segments.append((parts, self._targets(span, contents), self._target_vectors_of(slice(*span))))
         foreign_spans = [span for number, span in enumerate(spans) if number % world != rank]
+        all_targets = [*(targets for _, targets, _ in segments), *map(self._targets, foreign_spans)]
         return self._step(
-            parts_of_segments,
-            targets,
-            vectors,
-            anchors=sum(len(each.anchor) for each in [*targets, *map(self._targets, foreign_spans)]),
+            segments,
+            anchors=sum(len(targets.anchor) for targets in all_targets),
             sentences=sum(stop - first for first, stop in spans),
         )
 
@@ -304,7 +305,7 @@ class StepSource:
         batch = select(self._all_sentences, rows_B)
         parts = [_Part(batch, [np.asarray(batch.row)])]
         vectors = self._target_vectors_of(rows_B)
-        return self._step([parts], [targets], [vectors], anchors=len(targets.anchor), sentences=len(rows_B))
+        return self._step([(parts, targets, vectors)], anchors=len(targets.anchor), sentences=len(rows_B))
 
     @cached_property
     def _all_sentences(self) -> Batch:
@@ -315,24 +316,14 @@ class StepSource:
         """Return a copy of the target vectors of some sentences, [B, K], if there are any."""
         return None if self.target_vectors is None else torch.from_numpy(np.array(self.target_vectors[rows]))
 
-    def _step(
-        self,
-        parts_of_segments: Sequence[Sequence[_Part]],
-        targets_of_segments: Sequence[Targets | Grades],
-        target_vectors: Sequence[Tensor | None],
-        *,
-        anchors: int,
-        sentences: int,
-    ) -> Step:
+    def _step(self, read_segments: Sequence[_ReadSegment], *, anchors: int, sentences: int) -> Step:
         """Return the step of some segments that were read; the two counts are over all processes."""
-        all_rows = [rows_N for parts in parts_of_segments for part in parts for rows_N in part.rows_of_views]
+        all_rows = [rows_N for parts, *_ in read_segments for part in parts for rows_N in part.rows_of_views]
         distinct_rows = np.unique(np.concatenate(all_rows))
         rows = distinct_rows.astype(np.int64)
         encoders_by_name = {encoder.name: encoder for encoder in self.encoders}
         segments = []
-        for parts, targets, vectors in zip(
-            parts_of_segments, targets_of_segments, target_vectors, strict=True
-        ):
+        for parts, targets, vectors in read_segments:
             micro_batches = []
             for batch, rows_of_views in parts:
                 # Views of the same kind share a plan, since it depends only on the trees.

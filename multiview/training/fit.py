@@ -42,7 +42,7 @@ from runtime.files import atomic_path, read_record, write_record
 from runtime.folders import current_folder, replace_folder
 from runtime.progress import progress
 
-Numbers = NDArray[np.floating]
+Floats = NDArray[np.floating]
 FIT_BATCH = 2048
 """Sentences encoded and added up at a time."""
 HELD_OUT = 4000
@@ -68,7 +68,7 @@ class Moments:
         self.sums: list[NDArray[np.float64]] = []
         """Σ x [D], Σ y [T], XᵀX [D, D] and XᵀY [D, T]; empty before the first sentence."""
 
-    def add(self, x_BD: Numbers, y_BT: Numbers) -> None:
+    def add(self, x_BD: Floats, y_BT: Floats) -> None:
         """Add sentences to the sums, by the views' vectors x and the teacher's or the neighbours' y."""
         x, y = x_BD.astype(np.float64), y_BT.astype(np.float64)
         terms = [x.sum(axis=0), y.sum(axis=0), x.T @ x, x.T @ y]
@@ -130,7 +130,7 @@ class Moments:
         return readout
 
 
-def _most_predictable_first(correlation_DD: Numbers) -> NDArray[np.integer]:
+def _most_predictable_first(correlation_DD: Floats) -> NDArray[np.integer]:
     """Return the D numbers in the order of their removal: each is the one that those after it predict best.
 
     The diagonal of the inverse correlation is 1 / (1 - R²), where R² says how well the other numbers predict
@@ -140,7 +140,7 @@ def _most_predictable_first(correlation_DD: Numbers) -> NDArray[np.integer]:
     return np.asarray(lapack.dpstrf(np.linalg.inv(correlation_DD))[1] - 1)
 
 
-def _tensor(array: Numbers) -> Tensor:
+def _tensor(array: Floats) -> Tensor:
     """Return an array as a float32 tensor."""
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 

@@ -176,10 +176,8 @@ def _backpropagate(
             return network.encode(micro_batch.tokens, micro_batch.plans, leaves)
 
     def backward(view_vectors: list[Tensor]) -> Tensor:
-        loss_and_sums: tuple[Tensor, Tensor] = network.objective(
-            view_vectors, segment.targets, segment.target_vectors
-        )
-        loss, sums = loss_and_sums
+        sums: Tensor
+        loss, sums = network.objective(view_vectors, segment.targets, segment.target_vectors)
         (loss * scale).backward()
         return sums
 

@@ -125,17 +125,17 @@ class PairSteps:
 
     def _step(self, examples: Sequence[Example]) -> Step:
         texts = list(dict.fromkeys(text for example in examples for text in example.sentences))
-        number_of_text = {text: number for number, text in enumerate(texts)}
-        numbers = [[number_of_text[text] for text in example.sentences] for example in examples]
+        index_of_text = {text: index for index, text in enumerate(texts)}
+        indices = [[index_of_text[text] for text in example.sentences] for example in examples]
         rows_B = np.array([self.row_of_text[text] for text in texts], dtype=np.int64)
         if self.training.is_graded:
-            first, second = torch.tensor(numbers).T
+            first, second = torch.tensor(indices).T
             low, high = self.grade_range
             grades = (torch.tensor([example.grade for example in examples]) - low) / (high - low)
             return self.source.prepare_sentences(rows_B, Grades(first, second, grades))
         # A text that no row pairs with another, a given negative, is a group of its own.
         group_B = [self.groups.get(text_key(text), len(self.groups) + row) for row, text in enumerate(texts)]
-        return self.source.prepare_sentences(rows_B, pair_targets(numbers, np.array(group_B)))
+        return self.source.prepare_sentences(rows_B, pair_targets(indices, np.array(group_B)))
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:

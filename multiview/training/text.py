@@ -59,8 +59,8 @@ class TextSteps:
         spans = self.split.validation
         pieces = [piece for span in spans for piece in cut_span(*span, loop.batch, shortest=2)]
         self.validation_steps: list[Step] = [source.prepare([piece]) for piece in pieces]
-        numbers = np.concatenate([np.arange(0), *(np.arange(*piece) for piece in pieces)])
-        self.held_out, self.positions = len(numbers), source.positions(numbers)
+        rows = np.concatenate([np.arange(0), *(np.arange(*piece) for piece in pieces)])
+        self.held_out, self.positions = len(rows), source.positions(rows)
 
     def sample(self) -> list[Batch]:
         """Read the training sentences on which the scale of features is measured."""

@@ -183,18 +183,18 @@ class WordTable(nn.Module):
         """Return the fixed vectors of some rows, float32 [U, E], in the memory of the CPU."""
         assert self.fixed_vectors is not None
         word_count = self.fixed_vectors.shape[0]
-        is_listed, unlisted_rows = _without_words(table_rows, 1, word_count)
+        is_word, other_rows = _without_words(table_rows, 1, word_count)
         rows = np.clip(table_rows - 1, 0, word_count - 1)
         values_UE: Float = np.asarray(self.fixed_vectors[rows], dtype=np.float32)
-        if not is_listed.all():
-            values_UE[~is_listed] = self._unlisted_vectors[unlisted_rows[~is_listed]]
+        if not is_word.all():
+            values_UE[~is_word] = self._vectors_of_other_rows[other_rows[~is_word]]
         return values_UE
 
     def __getstate__(self) -> dict[str, object]:
-        return state_without(self, "_unlisted_vectors")
+        return state_without(self, "_vectors_of_other_rows")
 
     @cached_property
-    def _unlisted_vectors(self) -> Float:
+    def _vectors_of_other_rows(self) -> Float:
         """The vectors of the unknown word and of the hash buckets, [1 + buckets, E], with fixed vectors."""
         assert self.fixed_vectors is not None
         frequent_NE = np.asarray(self.fixed_vectors[:MEAN_WORDS], dtype=np.float32)

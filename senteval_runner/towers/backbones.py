@@ -130,9 +130,7 @@ class Backbone:
 
     def notes(self) -> list[str]:
         """Return notes for readers of the scores."""
-        vectors = (
-            "mean over known words" if self.recipe.encoder_kind == "words" else "its own sentence vectors"
-        )
+        vectors = "mean over known words" if self.recipe.family == "words" else "its own sentence vectors"
         return [f"{self.name}: {vectors}, one row"]
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
@@ -182,9 +180,9 @@ class TransformerBackbone(Backbone):
 
         super().__init__(recipe)
         self.max_length, self.device = max_length, pick_device(device)
-        self.path = transformer_folder(recipe.name.spec)
+        self.path = transformer_folder(recipe.name.full_name)
         with report_in_one_line(
-            f"backbone {recipe.name.spec!r} cannot be loaded", "give the folder or name of an encoder"
+            f"backbone {recipe.name.full_name!r} cannot be loaded", "give the folder or name of an encoder"
         ):
             # With the default None transformers would ask whether to run code of the folder.
             self.config = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
@@ -227,7 +225,7 @@ class TransformerBackbone(Backbone):
             states = self.model.auto_model(**batch, output_hidden_states=True).hidden_states
             if len(states) != len(self.layers) or states[0].shape[2] != self.dim:
                 raise UserError(
-                    f"backbone {self.recipe.name.spec!r} gives {len(states)} states of {states[0].shape[2]} "
+                    f"backbone {self.recipe.name.full_name!r}: {len(states)} states of {states[0].shape[2]} "
                     f"dimensions, its configuration says {len(self.layers)} of {self.dim}: not supported"
                 )
             vectors = [
@@ -238,14 +236,14 @@ class TransformerBackbone(Backbone):
         return columns_KnD
 
 
-def transformer_folder(spec: str) -> str:
-    """Return the folder of the transformer if ``spec`` is a sentence-transformers folder, else ``spec``.
+def transformer_folder(name: str) -> str:
+    """Return the folder of the transformer if ``name`` is a sentence-transformers folder, else ``name``.
 
     Raises UserError if the folder does not begin with a transformer.
     """
-    modules = Path(spec) / "modules.json"
+    modules = Path(name) / "modules.json"
     if not modules.is_file():
-        return spec
+        return name
     records = read_json(modules)
     has_records = isinstance(records, list) and records and isinstance(records[0], dict)
     first_module = records[0] if has_records else {}
@@ -254,24 +252,24 @@ def transformer_folder(spec: str) -> str:
         raise UserError(
             f"{modules}: the first module is {kind!r:.60} in {folder!r:.60}, not a transformer here"
         )
-    return str(Path(spec) / folder)
+    return str(Path(name) / folder)
 
 
-def open_backbone(spec: str, *, max_length: int = 256, device: str | None = None) -> Backbone:
-    """Return the backbone that ``spec`` names; an encoder that is no transformer has one layer."""
-    recipe = recipe_of(spec)
-    if recipe.encoder_kind == "sentence-transformers":
+def open_backbone(name: str, *, max_length: int = 256, device: str | None = None) -> Backbone:
+    """Return the backbone of the encoder ``name``; an encoder that is no transformer has one layer."""
+    recipe = recipe_of(name)
+    if recipe.family == "sentence-transformers":
         return TransformerBackbone(recipe, max_length, device)
     return Backbone(recipe)
 
 
 def open_layers(
-    spec: str, layers: str, pooling: str, *, max_length: int, device: str | None, cache: Path | None
+    name: str, layers: str, pooling: str, *, max_length: int, device: str | None, cache: Path | None
 ) -> OpenedEncoder:
     """Return an encoder whose vector of a sentence is the concatenation of some layers, with one pooling.
 
     Args:
-        spec: name of the backbone.
+        name: the name of the encoder.
         layers: names of the layers, separated by commas, such as ``top,bottom``.
         pooling: name of the pooling.
         max_length: word pieces to which a sentence is cut.
@@ -281,9 +279,9 @@ def open_layers(
     The weights are loaded when a vector is not stored yet. Raises UserError if the backbone lacks a layer or
     the pooling.
     """
-    backbone = open_backbone(spec, max_length=max_length, device=device)
+    backbone = open_backbone(name, max_length=max_length, device=device)
     selection = select_layers(layers, backbone.layers, backbone.name)
     choice = (selection, pooling)
     backbone.open([choice], cache)
     suffix = f"{selection} {pooling}"
-    return replace(backbone.encoder(choice), name=f"{backbone.name} {suffix}", spec=f"{spec} {suffix}")
+    return replace(backbone.encoder(choice), name=f"{backbone.name} {suffix}", full_name=f"{name} {suffix}")

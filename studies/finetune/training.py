@@ -251,7 +251,7 @@ def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Te
 
 def is_tunable(model: OpenedEncoder) -> bool:
     """Tell whether a model is a single transformer; as in BURT and UNI, only these are fine-tuned."""
-    return [recipe.encoder_kind for recipe in model.recipes] in (["sentence-transformers"], ["pooled"])
+    return [recipe.family for recipe in model.recipes] in (["sentence-transformers"], ["pooled"])
 
 
 def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
@@ -260,7 +260,7 @@ def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
     Raises UserError if the model is not a single transformer.
     """
     if not is_tunable(model):
-        raise UserError(f"{model.spec!r} is not one transformer: nothing to tune")
+        raise UserError(f"{model.full_name!r} is not one transformer: nothing to tune")
     name = model.recipes[0].name
     pooling: Any = name.prefix or None
     return load_tower(name.base, pooling=pooling, **options)

@@ -135,7 +135,7 @@ def make_methods(config: PassagesConfig, run: StudyRun) -> list[Method]:
         opener = partial(open_layers, spec, layers, pooling, max_length=512, **locations)
         openers[f"{spec} {layers} {pooling}"] = opener
     models = list(run.open_all(openers).values())
-    names = distinct_names([model.name for model in models], [model.spec for model in models])
+    names = distinct_names([model.name for model in models], [model.full_name for model in models])
     methods = [Method(("BM25", "words", ""), ["bm25"], 1, bm25)]
     for (name, model), feature in product(zip(names, models, strict=True), config.features):
         options = None if feature == "cosine" else training

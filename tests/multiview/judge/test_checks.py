@@ -22,8 +22,8 @@ def test_a_stronger_pull_is_taken_where_checks_would_be_lost(judge: Judge) -> No
     wrong = np.array([float(row[1] == "0" or row[0] == "itself") for row in checks.rows] * 8)
     own = start.fit_on(features, wrong)
     kept = checks.fit(start, features, wrong)
-    known = checks.wrong(start)
-    assert len({*checks.wrong(own)} - {*known}) > MAX_LOST_CHECKS and own.about["pull"] < PULLS[0]
+    known = checks.broken_by(start)
+    assert len({*checks.broken_by(own)} - {*known}) > MAX_LOST_CHECKS and own.about["pull"] < PULLS[0]
     assert kept.about["pull"] > own.about["pull"]
     assert len(kept.about["broken checks"]) <= MAX_LOST_CHECKS or kept.about["pull"] == PULLS[0]
     set_pull = checks.fit(start, features, wrong, pull=own.about["pull"])

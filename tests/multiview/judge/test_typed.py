@@ -6,7 +6,7 @@ import pytest
 
 from corpora.tables import read_table
 from multiview.judge import Judge
-from multiview.judge.typed import QUESTIONS, asked_alike, in_one_form
+from multiview.judge.typed import QUESTIONS, in_one_form, without_statement
 
 KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
 
@@ -62,8 +62,8 @@ def test_questions_are_asked_in_one_form() -> None:
     ],
 )
 def test_what_one_text_tells_before_it_asks_is_left_out(told: str, asked: str, read: str | None) -> None:
-    assert asked_alike(told, asked) == (told if read is None else read, asked)
-    assert asked_alike(asked, told) == (asked, told if read is None else read)
+    assert without_statement(told, asked) == (told if read is None else read, asked)
+    assert without_statement(asked, told) == (asked, told if read is None else read)
 
 
 def test_kinds_of_pairs(judge: Judge) -> None:

@@ -46,7 +46,7 @@ def workplace(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.Mo
 )
 def test_what_a_name_means(workplace: Path, spec: str, kind: str, name: str | None) -> None:
     recipe = recipe_of(spec)
-    assert (recipe.encoder_kind, recipe.name.label) == (kind, name or recipe.name.label)
+    assert (recipe.family, recipe.name.label) == (kind, name or recipe.name.label)
     has_seed = kind == "random" or ":random" in spec or ":ngrams" in spec
     assert (recipe.key() != recipe_of(spec, seed=1).key()) == has_seed
 
@@ -108,7 +108,7 @@ def test_keys_are_of_the_content(workplace: Path, builtin: Path) -> None:
 def letters(name: Name, seed: int) -> EncoderRecipe:
     identity = [name.base]
     return EncoderRecipe(
-        name=name, encoder_kind="letters", load=lambda _: Letters().encode, identity=identity, reads="text"
+        name=name, family="letters", load=lambda _: Letters().encode, identity=identity, reads="text"
     )
 
 
