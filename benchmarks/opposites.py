@@ -41,7 +41,7 @@ from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, configuration
 from runtime.statistics import area_under_curve
 from senteval_runner.protocol.correlation import spearman
-from senteval_runner.protocol.cosine_tasks import ACCEPTED_SHARE, nearer, nearest
+from senteval_runner.protocol.cosine_tasks import ACCEPTED_SHARE, is_best_of_two, is_best_of_three
 from senteval_runner.protocol.statistics import grouped_mean, interval
 from tools import data_folder
 from tools.fit_judge import CACHE
@@ -132,7 +132,7 @@ def vector_score(pairs: PairSet, name: str, cosine: Any) -> Percentage:
     if pairs.size == 1:
         return Percentage(*score_with_interval("ap", gold, cosine))
     is_triplet = pairs.size == 3
-    right = 100.0 * (nearest(cosine) if is_triplet else nearer(cosine))
+    right = 100.0 * (is_best_of_three(cosine) if is_triplet else is_best_of_two(cosine))
     group_size = 1 if is_triplet else FILLINGS
     mean, (low, high) = grouped_mean(right, np.arange(len(right)) // group_size)
     return Percentage(mean, low, high)

@@ -333,7 +333,7 @@ class MultiViewEncoder:
         return structure_vectors(TextSource.of(self), texts)
 
     @with_torch_defaults()
-    def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
+    def vectors_of_batch(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Return the views of parsed sentences side by side, [B, D], with gradients if these are enabled."""
         return encoder_of_views(self.network, view_positions(self.views, views), None, None).encode(batch)
 

@@ -36,7 +36,7 @@ def main(config: WarmUpConfig) -> None:
     Judge.load(source=encoder)(SENTENCES[0], SENTENCES[1])
     if config.training:
         batch = encoder.reader.parse([tuple(words) for words in SENTENCES], encoder.requires_of())
-        encoder.vectors(batch).sum().backward()
+        encoder.vectors_of_batch(batch).sum().backward()
     print(f"compiled code for this processor is in place ({time.monotonic() - began:.0f} s)")
 
 

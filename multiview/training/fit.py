@@ -234,8 +234,8 @@ def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> li
     with torch.inference_mode(), progress(total=len(cache), description="encode") as bar:
         # A batch has sentences of similar length; neighbours come together again in the sorted chunk.
         for _, chunk in groupby(batches, lambda batch: batch[0][0] // CHUNK_SENTENCES):
-            rows_and_vectors = [(rows, encoder.vectors(batch).cpu().numpy()) for rows, batch in chunk]
-            rows, x_CD = map(np.concatenate, zip(*rows_and_vectors, strict=True))
+            encoded = [(rows, encoder.vectors_of_batch(batch).cpu().numpy()) for rows, batch in chunk]
+            rows, x_CD = map(np.concatenate, zip(*encoded, strict=True))
             order = np.argsort(rows)
             rows, x_CD = rows[order], x_CD[order]
             block_C = block_N[rows]

@@ -60,7 +60,7 @@ class WordSource:
 
     trees: TreeCache
     """The corpus."""
-    spec: str
+    vectors_name: str
     """The value of ``--vectors``."""
     mode: Literal["trained", "tuned", "fixed", "both"]
     """The value of ``--words``, or its default."""
@@ -82,7 +82,7 @@ class WordSource:
         """Return the word source of a configuration, over the corpus of a tree cache."""
         return cls(
             trees=trees,
-            spec=config.vectors,
+            vectors_name=config.vectors,
             mode=config.words_mode,
             options=config.table,
             init=config.encoder.init,
@@ -93,13 +93,13 @@ class WordSource:
 
     def vectors(self) -> WordVectors:
         """Return the words and vectors that ``--vectors`` chooses."""
-        if self.spec == BUILTIN_WORDS:
+        if self.vectors_name == BUILTIN_WORDS:
             return _builtin_vectors(self.options.dim, self.cache)
-        if self.spec == TRAIN:
+        if self.vectors_name == TRAIN:
             return self._skip_gram_vectors()
-        if self.spec.startswith(DISTIL):
+        if self.vectors_name.startswith(DISTIL):
             return self._distilled_vectors()
-        return load_word_vectors(self.spec, self.cache, self.max_words)
+        return load_word_vectors(self.vectors_name, self.cache, self.max_words)
 
     def new_words(self) -> WordVectors | None:
         """Return the words that are added to trained ones after training, or None if there are none.
@@ -124,7 +124,7 @@ class WordSource:
             vocabulary = Vocabulary(vectors.words, buckets=buckets, case=case)
             word_rows = range(1, 1 + len(vocabulary))  # without the unknown word and the buckets
             if not any(vocabulary.row(word) in word_rows for word in self.trees.type_counts()):
-                raise _no_word_in_common(self.spec)
+                raise _no_word_in_common(self.vectors_name)
             table = WordTable.with_fixed(vocabulary, vectors.vectors)
             table.origin = f"from {vectors.summary}"
             return table
@@ -133,7 +133,7 @@ class WordSource:
         table = WordTable(Vocabulary(words, buckets=buckets, case=case), dim, views=tables)
         table.initialise(self.init, counts=counts_W if vectors is None else None, seed=self.seed)
         if vectors is not None:
-            start_from(table, vectors, self.spec)
+            start_from(table, vectors, self.vectors_name)
         return table
 
     def _corpus_words(self) -> tuple[list[str], NDArray[np.int64]]:
@@ -176,7 +176,7 @@ class WordSource:
         """Return the corpus's words with vectors by a sentence encoder, which are computed once."""
         words, counts_W = self._corpus_words()
         dim = self.options.dim
-        model_name = self.spec.removeprefix(DISTIL)
+        model_name = self.vectors_name.removeprefix(DISTIL)
         folder = encoder_folder(model_name)
         digest = input_hash(folder, list_files(folder, MODEL_SUFFIXES))
         identity = {**self._record(), "model": digest}
@@ -201,7 +201,7 @@ class WordSource:
             f"{dim} dimensions, weights a / (a + p)"
         )
         vector_folder = self.cache / f"distil-{json_digest(identity, 8)}"
-        return convert_once(vector_folder, identity, read, self.spec, summary)
+        return convert_once(vector_folder, identity, read, self.vectors_name, summary)
 
 
 def _builtin_vectors(dim: int, cache: Path) -> WordVectors:
@@ -224,8 +224,8 @@ def _builtin_vectors(dim: int, cache: Path) -> WordVectors:
     return convert_once(cache / f"{BUILTIN_FOLDER.name}-{dim}", identity, read, BUILTIN_WORDS, summary)
 
 
-def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
-    """Set the words of trained tables to the vectors that ``spec`` names.
+def start_from(table: WordTable, vectors: WordVectors, vectors_name: str) -> None:
+    """Set the words of trained tables to the vectors that ``vectors_name`` names.
 
     A word takes the vector of its own spelling or, unless the vocabulary's case is ``exact``, that of its
     lower, Capitalised or UPPER case. The unknown word takes the mean vector, as with fixed vectors. Hash
@@ -238,7 +238,7 @@ def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
     has_vector = source_rows != UNKNOWN_ROW
     rows = 1 + np.flatnonzero(has_vector)
     if not len(rows):
-        raise _no_word_in_common(spec)
+        raise _no_word_in_common(vectors_name)
     word_vectors = vectors.vectors[source_rows[has_vector] - 1]
     values = torch.from_numpy(np.asarray(word_vectors, dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
@@ -251,10 +251,10 @@ def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
     table.origin = f"{len(rows):,} of them starting from {vectors.summary}"
 
 
-def _no_word_in_common(spec: str) -> UserError:
+def _no_word_in_common(vectors_name: str) -> UserError:
     """Return the error for vectors that have none of the corpus's words."""
     return UserError(
-        f"--vectors {spec}: has none of the corpus's words; use vectors of the same language and case"
+        f"--vectors {vectors_name}: has none of the corpus's words; use vectors of the same language and case"
     )
 
 

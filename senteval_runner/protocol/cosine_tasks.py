@@ -35,11 +35,12 @@ def _sts_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
 
 
 def _binding_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
-    return _result(binding_scores(cosines), {kind: nearer(part) for kind, part in cosines.items()})
+    return _result(binding_scores(cosines), {kind: is_best_of_two(part) for kind, part in cosines.items()})
 
 
 def _triplet_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
-    return _result(triplet_scores(cosines), {split: nearest(part) for split, part in cosines.items()})
+    is_right = {split: is_best_of_three(part) for split, part in cosines.items()}
+    return _result(triplet_scores(cosines), is_right)
 
 
 def _opposite_result(cosines: Cosines, gold: Cosines) -> dict[str, Any]:
@@ -99,20 +100,20 @@ def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> d
     scores_on_resamples = []
     generator = np.random.default_rng(0)
     for kind, cosine in cosines.items():
-        frame_scores = 100 * nearer(cosine).reshape(-1, fillings).mean(axis=1)
+        frame_scores = 100 * is_best_of_two(cosine).reshape(-1, fillings).mean(axis=1)
         kind_scores[f"{kind}.acc"] = float(frame_scores.mean())
         scores_on_resamples.append(resample(np.mean, [frame_scores], generator))
     low, high = interval(np.mean(scores_on_resamples, axis=0))
     return {"acc": float(np.mean(list(kind_scores.values()))), "low": low, "high": high, **kind_scores}
 
 
-def nearer(cosine: Scores) -> NDArray[np.bool_]:
+def is_best_of_two(cosine: Scores) -> NDArray[np.bool_]:
     """Return for each two cosines of ``cosine`` [2n] whether the first is the higher one, [n]."""
     first, second = cosine.reshape(-1, 2).T
     return first > second + TIE
 
 
-def nearest(cosine: Scores) -> NDArray[np.bool_]:
+def is_best_of_three(cosine: Scores) -> NDArray[np.bool_]:
     """Return for each three cosines of ``cosine`` [3n] whether the first is the highest one, [n]."""
     first, second, third = cosine.reshape(-1, 3).T
     is_nearest: NDArray[np.bool_] = first > np.maximum(second, third) + TIE
@@ -124,9 +125,9 @@ def triplet_scores(cosines: Mapping[str, Scores]) -> dict[str, float]:
 
     ``acc`` is the mean over splits; if there are several, ``SPLIT.acc`` is the score of each.
     """
-    split_scores = {f"{name}.acc": 100 * float(nearest(cosine).mean()) for name, cosine in cosines.items()}
-    mean = {"acc": float(np.mean(list(split_scores.values())))}
-    return mean | split_scores if len(split_scores) > 1 else mean
+    scores = {f"{name}.acc": 100 * float(is_best_of_three(cosine).mean()) for name, cosine in cosines.items()}
+    mean = {"acc": float(np.mean(list(scores.values())))}
+    return mean | scores if len(scores) > 1 else mean
 
 
 def opposite_scores(cosines: Mapping[str, Scores]) -> tuple[dict[str, float], Scores]:
