@@ -41,7 +41,7 @@ from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, configuration
 from runtime.statistics import area_under_curve
 from senteval_runner.protocol.correlation import spearman
-from senteval_runner.protocol.cosine_tasks import ACCEPTED_SHARE, is_best_of_two, is_best_of_three
+from senteval_runner.protocol.cosine_tasks import ACCEPTED_SHARE, is_best_of_three, is_best_of_two
 from senteval_runner.protocol.statistics import grouped_mean, interval
 from tools import data_folder
 from tools.fit_judge import CACHE
