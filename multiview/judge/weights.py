@@ -229,7 +229,7 @@ class Weights:
         Raises UserError if no file can be written at ``path``, or if ``about`` is not JSON.
         """
         path = output_file(path_of(path, "judge"))
-        if not _is_plain(self.about):
+        if not _is_json(self.about):
             raise UserError(
                 f"{path}: what the judge is about is no JSON, or nested more than {MAX_LEVELS} times: keys "
                 "are text, values text, numbers, lists and mappings of these"
@@ -320,13 +320,13 @@ def digest_of_tables() -> str:
     return json_digest([*FEATURES, VERSION, repr(rules), repr(TABLES)], 16)
 
 
-def _is_plain(value: Any, levels: int = 0) -> bool:
+def _is_json(value: Any, levels: int = 0) -> bool:
     """Tell whether a value can be written as JSON, nested at most :data:`MAX_LEVELS` times."""
     if isinstance(value, Mapping):
         value, keys = [*value.values()], [*value]
-        return all(isinstance(key, str) for key in keys) and _is_plain(value, levels)
+        return all(isinstance(key, str) for key in keys) and _is_json(value, levels)
     if isinstance(value, list | tuple):
-        return levels < MAX_LEVELS and all(_is_plain(part, levels + 1) for part in value)
+        return levels < MAX_LEVELS and all(_is_json(part, levels + 1) for part in value)
     return isinstance(value, str | int | float | None)
 
 

@@ -169,7 +169,7 @@ def _recipe_of_object(encoder: Encoder | SentenceVectors) -> EncoderRecipe:
         return EncoderRecipe(
             name=name,
             family="object",
-            load=functools.partial(_given, encoder),
+            load=functools.partial(_return_encoder, encoder),
             reads="trees",
             has_features=bool(encoder.readout or encoder.structure) or encoder.has_scale,
             has_meaning=bool(encoder.readout),
@@ -183,13 +183,13 @@ def _recipe_of_object(encoder: Encoder | SentenceVectors) -> EncoderRecipe:
     return EncoderRecipe(
         name=name,
         family="object",
-        load=functools.partial(_given, encoder),
+        load=functools.partial(_return_encoder, encoder),
         reads="tokens" if getattr(encoder, "pretokenized", not is_encoder) else "text",
         has_features=is_encoder and callable(getattr(encoder, "features", None)),
     )
 
 
-def _given(encoder: Any, device: str | None) -> Any:
+def _return_encoder(encoder: Any, device: str | None) -> Any:
     """Return a loaded encoder. This is no lambda, because a lambda cannot be pickled."""
     return encoder
 
