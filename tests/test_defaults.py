@@ -56,7 +56,7 @@ STATED: dict[str, dict[str, tuple[Any, ...]]] = {
     "add-a-view.md": {"By default a third part, the mean of the words, joins where it finds more": ()},
     "answers.md": {
         "The weights are `{}` by default": (JUDGE.similarity_weights,),
-        "found last and `save` wrote, else `{}`": (THRESHOLD,),
+        "what `choose_threshold` last found, else `{}`": (THRESHOLD,),
     },
     "promises.md": {"with {} products (the default)": (ModelOptions(model="m").products,)},
     "scaling.md": {
