@@ -1,10 +1,10 @@
 """Encoders that a trained model is compared with: bags of word vectors, and networks with random weights.
 
-A bag is the mean of the vectors of a sentence's known words. The vectors come from a file, are random, are
-sums of the random vectors of a word and its character n-grams, or are those of a model, whose tables are
-concatenated. SIF (smooth inverse frequency: Arora, Liang & Ma 2017) weights a word by a / (a + p(w)),
-a = 1e-3, and subtracts the projection on the first principal direction of sentences. Both are computed over a
-tree cache of training text; a word that is not in it has the probability of its rarest word.
+A bag is the mean of the vectors of a sentence's known words. The word vectors are those of a file or of a
+model (its tables concatenated), or they are random. SIF (smooth inverse frequency: Arora, Liang & Ma 2017)
+weights a word by a / (a + p(w)), a = 1e-3, and subtracts the projection on the first principal direction of
+the sentences. The probabilities p and the direction are computed over a tree cache of training text; a word
+that this text lacks has the probability of the rarest word in the text.
 
 ``random:lstm`` is a bidirectional LSTM with random weights and the maximum over words (Wieting & Kiela 2019).
 ``start:MODEL`` is a model of ``multiview.train`` before its first step. ``random:VIEWS``, views with random
@@ -44,9 +44,9 @@ WORD_DIM, LSTM_BATCH = 128, 128
 RANDOM_DIM = 300
 """The size of a bag's random word vectors if a name gives none."""
 SAMPLE, BLOCK = 20_000, 100
-"""The number of sentences by which the principal direction is computed, and of those in a block."""
+"""The number of sentences from which the principal direction is computed, and the size of a block of them."""
 NGRAM_LENGTHS = (3, 4, 5)
-"""The lengths of character n-grams of a word with a mark at both ends: those of fastText but 6."""
+"""The lengths of the character n-grams of a word that is written between < and >; fastText has 6 as well."""
 Lookup = Callable[[Sequence[str]], tuple[Float, NDArray[np.bool_]]]
 """Returns the vectors of words, [N, E], and which words are known, [N]."""
 
@@ -179,10 +179,10 @@ class RandomLSTM:
 def load_start(model: Path | str, corpus: Path, device: str | torch.device | None = None) -> MultiViewEncoder:
     """Return a model as it was before its first training step.
 
-    A model whose training went on from another model was that other one. For all others ``multiview.train``
-    drew new weights; they are drawn again by the configuration in the folder, and by the word counts of
-    ``corpus``, which decide the vocabulary and the initial weighting. Raises UserError if ``corpus`` is not
-    the tree cache that the model was trained on, or if the model it went on from has changed.
+    If training went on from another model, that model is returned. Otherwise the weights are drawn again as
+    ``multiview.train`` drew them, by the configuration in the folder and by the word counts of ``corpus``,
+    which decide the vocabulary and the initial weighting. Raises UserError if ``corpus`` is not the tree
+    cache that the model was trained on, or if the model that training went on from has changed.
     """
     from multiview.training.gradient import DistributedContext
     from multiview.training.new_views import new_views_program
@@ -203,7 +203,7 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
         first_model = load_model(earlier)
     else:
         assert isinstance(config, NewViewsConfig)
-        # The teacher's weights are drawn after all others, so leaving the teacher out does not change those.
+        # The weights of the teacher's term are drawn last, so all others are the same without a teacher.
         objective = dataclasses.replace(config.objective, teacher=None)
         config = dataclasses.replace(config, trees=corpus, device="cpu", objective=objective)
         with_words = len(record.views) > len(config.view_list)
@@ -222,7 +222,7 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
 
 
 def training_trees(folder: Path) -> Path | None:
-    """Return the tree cache of a model's training, from its old place or ``runs/trees``; None if gone."""
+    """Return the tree cache of a model's training: the recorded path, or one in ``runs/trees``, or None."""
     training = model_record(folder).training
     recorded_paths: list[Path] = []
     with contextlib.suppress(UserError):  # the model was not made by multiview.train

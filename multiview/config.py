@@ -156,7 +156,7 @@ class NewViewsOptions(SharedOptions):
 
 @configuration
 class SharedConfig(SharedOptions):
-    """The checks of both programs, and what they derive from their options."""
+    """The checks and the derived values that the configurations of both programs have in common."""
 
     default_epochs: ClassVar[int] = 3
     """The number of epochs without ``--loop.epochs``."""
@@ -199,7 +199,7 @@ class SharedConfig(SharedOptions):
         return True
 
     def check(self) -> None:
-        """Raise UserError if options do not go together, or if the folder holds something else."""
+        """Raise UserError if options contradict each other, or if the folder holds anything but a model."""
         if Path(self.name).name != self.name or self.name == ".." or not self.name.isprintable():
             raise UserError(f"--name {self.name}: is no plain name; --output says where the model goes")
         if not self.dry_run:

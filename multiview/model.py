@@ -120,11 +120,10 @@ class MultiViewEncoder:
             folder: the model folder, or ``builtin``.
             device: cpu, cuda, ...; by default a GPU if there is one.
             dep_model: the dependency parser that the model was trained with, if that is not the builtin one.
-            const_model: the constituency parser that the model was trained with, likewise.
+            const_model: the same for the constituency parser.
             structure: λ, the share of structure in the cosines of :meth:`encode`; by default the folder's.
             structure_size: the size of a structure vector, 128, 256, 512 or 1,024; by default the folder's.
-            max_length: how many words of a text are read, by this encoder and by a judge or a structure that
-                has it as its source.
+            max_length: the number of words that are read of a text, also by a judge with this ``source``.
             products: how weights are multiplied on a CPU: ``float32`` (the default) or ``int8``.
 
         Raises UserError if a file is missing or damaged, or if an argument has none of the values above.
@@ -161,9 +160,15 @@ class MultiViewEncoder:
     ) -> Self:
         """Return an encoder with random weights, the baseline that a trained model has to beat.
 
-        ``views`` are ``"dep,const"`` or a list, each of ``dim`` numbers. Without ``words`` each word has a
-        random vector of ``word_dim`` numbers, by its hash. With the rule ``bag`` the forget gates of trees
-        are nearly open; with ``relations`` dep knows the role of each child.
+        Args:
+            views: the names of the views, as a list or as ``"dep,const"``.
+            dim: the size of each view's vector.
+            word_dim: the size of the random vectors that words have, by their hash, without ``words``.
+            words: a table of word vectors.
+            init: the rule of initial weights; with ``bag`` the forget gates of trees are nearly open.
+            relations: whether the view dep knows the role of each child.
+            seed: the seed of all random numbers.
+            device: cpu, cuda, ...; by default a GPU if there is one.
         """
         names = [view.strip() for view in views.split(",")] if isinstance(views, str) else list(views)
         table_count = 1 + max(table_indices(names), default=0)
@@ -224,7 +229,7 @@ class MultiViewEncoder:
                 tokens. None encodes all sentences of ``trees`` in order.
             batch_size: sentences encoded at a time.
             show_progress_bar: None shows a bar in notebooks and commands alone.
-            convert_to_tensor: return a tensor on the device; the annotated return type is that without it.
+            convert_to_tensor: return a tensor on the device, although the annotated type is an array.
             device: move the model to this device, for later calls as well.
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
             trees: a tree cache made with the model's parsers; sentences in it are not parsed again.
@@ -261,9 +266,9 @@ class MultiViewEncoder:
     ) -> NDArray[np.float32]:
         """Return the vectors for classifiers, [F] or [n, F]: the views side by side, without structure.
 
-        If the model has a scale, each number is centred and divided by its deviation; models of the preset
-        ``paper`` have none. If it has a read-out, numbers that the other numbers predict best are left out.
-        Options are those of :meth:`encode`; ``views`` are as in :meth:`view_vectors`.
+        If the model has a scale, each number is centred and divided by its standard deviation; models of the
+        preset ``paper`` have no scale. If it has a read-out, the numbers that the other ones predict best are
+        left out. Options are those of :meth:`encode`; ``views`` are as in :meth:`view_vectors`.
         """
         return self._vectors(inputs, "features", views, EncodeOptions.of(options))
 
@@ -275,9 +280,9 @@ class MultiViewEncoder:
     ) -> NDArray[np.float32]:
         """Return the raw numbers, which are the views side by side and not scaled: [D] or [n, D].
 
-        ``views`` are names (``dep``) or names after their positions (``0-dep``); None is all of them. They
-        come in the order of the model. Options are those of :meth:`encode`. Raises UserError if a name is
-        unknown.
+        ``views`` are names (``dep``), or positions and names (``0-dep``); None is all views. They are
+        concatenated in the order of the model. Options are those of :meth:`encode`. Raises UserError if a
+        name is unknown.
         """
         return self._vectors(inputs, "raw", views, EncodeOptions.of(options))
 
@@ -315,20 +320,20 @@ class MultiViewEncoder:
 
     @with_torch_defaults()
     def similarity(self, first: ArrayOrTensor, second: ArrayOrTensor) -> Tensor:
-        """Return the cosine of each vector of ``first`` and each of ``second``, [n, m]. [D] is [1, D]."""
+        """Return the cosines of all vectors of ``first`` and of ``second``, [n, m]; [D] counts as [1, D]."""
         left, right = unit_vectors(first, second)
         return left @ right.T
 
     @with_torch_defaults()
     def similarity_pairwise(self, first: ArrayOrTensor, second: ArrayOrTensor) -> Tensor:
-        """Return the cosine of each vector of ``first`` with its own of ``second``, [n]. [D] is [1, D]."""
+        """Return the cosine of each row of ``first`` and the same row of ``second``, [n]; [D] is one row."""
         left, right = unit_vectors(first, second)
         if 1 not in (len(left), len(right)) and len(left) != len(right):
             raise UserError(f"similarity_pairwise: {len(left)} vectors and {len(right)} are no pairs")
         return (left * right).sum(dim=1)
 
     def structure_vectors(self, inputs: Iterable[str | Tokens]) -> NDArray[np.float32]:
-        """Return vectors of who did what to whom, float32 [n, S], at length 1; 0 without content words."""
+        """Return vectors of who did what to whom, float32 [n, S] of length 1; zero without content words."""
         texts = read_sentences(inputs, "structure_vectors")
         return structure_vectors(TextSource.of(self), texts)
 
@@ -422,10 +427,7 @@ class MultiViewEncoder:
         return self.network.words.expand(word_vectors)
 
     def save(self, folder: Path | str) -> None:
-        """Write the model as it is now, with added words.
-
-        Raises UserError if the folder holds something else.
-        """
+        """Write the model with its added words. Raises UserError if the folder holds anything but a model."""
         folder = path_of(folder, "model")
         refuse_other_content(folder)
         with lock_folder(folder, option="folder"):

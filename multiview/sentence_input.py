@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class SentenceInput:
     """The sentences of a text file, of standard input (``-``) or of a tree cache.
 
-    Each line of a text that is not blank is a sentence. With ``split``, lines are split into sentences, and
-    :meth:`line` returns the line of one. Raises UserError if a text has no sentences.
+    Each line of a text that is not blank is a sentence. With ``split`` each line is split into its sentences,
+    and :meth:`line` returns the line of a sentence. Raises UserError if a text has no sentences.
     """
 
     def __init__(self, path: Path, *, split: bool = False) -> None:
@@ -85,7 +85,7 @@ class SentenceInput:
         Args:
             path: The ``.npy`` file.
             encoder: Encodes the sentences.
-            identity: JSON values that decide the vectors; if they differ, an interrupted call does not count.
+            identity: JSON values that decide the vectors; only a call with equal values is continued.
             trees: A tree cache; sentences in it are not parsed again.
             normalize: Whether every vector is scaled to length 1.
 
@@ -115,7 +115,7 @@ class SentenceInput:
 
 
 class _CacheSlice:
-    """A range of sentences of a tree cache, with the methods of a whole cache that encoders call."""
+    """A range of sentences of a tree cache, which an encoder reads as if it were a whole cache."""
 
     def __init__(self, trees: TreeCache, first: int, stop: int) -> None:
         self.trees, self.first, self.stop = trees, first, stop

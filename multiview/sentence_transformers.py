@@ -2,9 +2,9 @@
 
     SentenceTransformer("runs/models/builtin-laptop", trust_remote_code=True).encode([...])
 
-Every model folder has a file modules.json, by which sentence-transformers finds :class:`MultiViewModule`. It
-requires ``trust_remote_code``, because this class is outside its own package; :func:`load` does not.
-:mod:`multiview.structure.sentence_transformers` has the module of another model with structure beside it.
+Every model folder has a file modules.json, by which sentence-transformers finds :class:`MultiViewModule`. The
+library requires ``trust_remote_code``, because the class is not its own; :func:`load` does not.
+:mod:`multiview.structure.sentence_transformers` adds structure to the vectors of another model.
 """
 
 from collections.abc import Callable

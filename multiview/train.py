@@ -52,11 +52,11 @@ step on."""
 
 
 def main(options: TrainConfig | ProgramConfig) -> int:
-    """Train one model, or two whose names are joined (``--words both``); return the exit code.
+    """Train one model, or two with ``--words both``; return the exit code.
 
-    The options of the command line are resolved here, at the start, into the configuration of one program.
-    Where the paper's data are missing, a dry run estimates its training from a sample before the run is
-    refused.
+    The options of the command line are first resolved into the configuration of one program. If a dry run
+    of the preset ``paper`` has to be refused, for instance because data are missing, its cost is first
+    estimated from a sample.
     """
     config = options.resolve() if isinstance(options, TrainConfig) else options
     text_checks = [lambda: find_trees(config.trees)] if config.reads_text else []
@@ -73,8 +73,8 @@ def main(options: TrainConfig | ProgramConfig) -> int:
 def join_processes(config: ProgramConfig) -> Iterator[tuple[ProgramConfig, DistributedContext]]:
     """Join the processes of torchrun; yield the configuration for them, and the joined processes.
 
-    Without ``--loop.segments`` a step then has one segment for each process. Raises UserError if the number
-    of segments is not a multiple of the processes.
+    Without ``--loop.segments``, the configuration has one segment a step for each of several processes.
+    Raises UserError if the number of segments is not a multiple of the number of processes.
     """
     from multiview.training.gradient import DistributedContext
 
@@ -95,7 +95,7 @@ def train(config: ProgramConfig, distributed: DistributedContext) -> int:
             code = train_one(model, distributed)
             if config.dry_run and len(models) > 1:
                 print("two models   this is the one of trained words; the other takes at most as long")
-            # A dry run ends here, because one of the other model would write its fixed vectors to a file.
+            # A dry run measures the first model alone: the second would write its fixed vectors to a file.
             if code or config.dry_run:
                 return code
         if len(models) > 1 and distributed.is_first:
@@ -146,7 +146,8 @@ def open_trainer(config: ProgramConfig, distributed: DistributedContext | None =
 def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
     """Complete the model folder after a run, and print the result of the run.
 
-    The words of ``new_words`` are added unless they were before; the time is recorded and the curves drawn.
+    The words of ``new_words`` are added if the model has no added words yet. The time is recorded, and the
+    curves are drawn.
     """
     from multiview.folder.files import TIME
     from multiview.model import MultiViewEncoder
@@ -187,10 +188,7 @@ def report_queries(queries: QuerySet, names: Sequence[str]) -> None:
 
 
 def estimate_on_sample(config: NewViewsConfig, problems: str) -> None:
-    """Print what the paper's training would cost on this machine, from a sample of books.
-
-    ``problems``, the reasons why the training itself cannot run here, are printed first.
-    """
+    """Print the ``problems`` that prevent the paper's training, and its cost here, from a sample of books."""
     from corpora.registry import open_corpus
     from parsing.pipeline.driver import Worker, run_corpus
     from parsing.text_parser import load

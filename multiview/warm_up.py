@@ -13,7 +13,7 @@ import time
 from runtime.cli import Command, configuration
 
 SENTENCES = [f"The lawyer praised doctor {n} , who had written to her twice .".split() for n in range(300)]
-"""Enough sentences that functions are compiled which Python runs itself for short text."""
+"""Sentences to encode. They are many, because some functions are compiled only for a long text."""
 
 
 @configuration

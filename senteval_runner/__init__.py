@@ -17,7 +17,7 @@ __all__ = ["EncoderError", "Results", "TaskResult", "evaluate"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: ``--help`` must not wait for torch."""
+    """Import a name when it is first used, so that ``--help`` does not wait for torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from senteval_runner import evaluation

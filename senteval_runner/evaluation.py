@@ -80,8 +80,7 @@ def evaluate(
             try:
                 results.tasks[task.name] = evaluate_task(opened_encoder, task, protocol, seed)
             except UserError as error:
-                # A broken encoder fails at the first task: it is reported, because all tasks would be
-                # skipped.
+                # An encoder that fails at the first task is broken: all tasks would be skipped.
                 if isinstance(error, EncoderError) and not results.tasks:
                     raise
                 results.skipped[task.name] = str(error)
@@ -144,7 +143,7 @@ class _EncodedSplit:
         return (self.u, self.v, product, difference) if self.is_snli else (difference, product)
 
     def to_file_order(self, values: NDArray[np.generic]) -> list[float]:
-        """Return values [n] of the sorted rows as a list in the order of the file."""
+        """Return values [n], one per sorted row, as a list in the order of the file."""
         values_in_file_order = np.empty_like(values)
         values_in_file_order[self.order] = values
         as_list: list[float] = values_in_file_order.tolist()
@@ -238,8 +237,8 @@ def _in_file_order(encoded: _EncodedSplit) -> Float:
 def _score_ranking(task: TaskData, splits: _EncodedSplits) -> dict[str, Any]:
     """Score the search for the relevant texts of each query by P@1 (``acc``), MRR and recall@10, in percent.
 
-    The collection's label of a text is the number of the query that it is relevant to, or negative. The notes
-    hold the same metrics of a search by shared words, to compare with.
+    The label of a text is the number of the query that it is relevant to, or negative if there is none. The
+    notes hold the same metrics for a search by shared words.
     """
     collection = task.splits["collection"]
     texts = [" ".join(tokens) for tokens in collection.a]
@@ -267,7 +266,7 @@ def _score_ranking(task: TaskData, splits: _EncodedSplits) -> dict[str, Any]:
 
 
 def _score_classes(task: TaskData, splits: _EncodedSplits, protocol: Protocol, seed: int) -> dict[str, Any]:
-    """Train and score classifiers in the way that SentEval has for the task."""
+    """Train and score classifiers by the scorer that SentEval uses for the task."""
     scorer = task.task.scorer
     test = "all" if scorer == "inner_kfold" else "test"
     x = np.concatenate([design(encoded.blocks()) for encoded in splits.values()])
@@ -308,8 +307,7 @@ def _check_class_sizes(task: TaskData, split_name: str, y: Int, minimum: int) ->
     counts = np.bincount(y, minlength=len(task.classes))
     if counts.min() < minimum:
         smallest = int(counts.argmin())
-        # Tasks of the reader "binary" have a file for each class: first that of class 1, then that of class
-        # 0.
+        # Tasks of the reader "binary" have a file of class 1 and then a file of class 0.
         file_number = 1 - smallest if task.task.reader == "binary" else 0
         file = task.files[split_name][file_number]
         raise UserError(
@@ -319,7 +317,7 @@ def _check_class_sizes(task: TaskData, split_name: str, y: Int, minimum: int) ->
 
 
 def _score_graded(splits: _EncodedSplits, seed: int) -> dict[str, Any]:
-    """Score pairs by a regression, and by cosines, which need no training; protocols make no difference."""
+    """Score pairs by a regression, and by cosines without training; both are the same under all protocols."""
     train, dev, test = splits["train"], splits["dev"], splits["test"]
     designs = [(design(encoded.blocks()), encoded.y.astype(np.float64)) for encoded in (train, dev, test)]
     metrics, predictions = relatedness(designs[0], designs[1], designs[2], seed)

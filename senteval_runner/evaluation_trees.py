@@ -43,7 +43,7 @@ class EvaluationTrees:
         """Return the trees that the views of ``model`` read, by the parsers that it was trained with.
 
         Returns None if there are no trees, or the model needs none. Raises UserError if the model was trained
-        with parsers that are not those at hand.
+        with other parsers than those that can be loaded.
         """
         kinds = sorted(model.requires_of() - {"tokens"})
         reader = model.reader

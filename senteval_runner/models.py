@@ -44,8 +44,8 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], st
     """Score every model on every task with every seed, and keep the results in the models.
 
     The size ``dim`` of a model is that of its vectors for classifiers or, if no task was scored with a
-    classifier, of its vectors for cosines. Its ``hours`` are the sum over the models that its name joins
-    (``A+B``); None if one of these did not record how long it was trained, or is no multi-view model.
+    classifier, of its vectors for cosines. Its ``hours`` of training are the sum over the models of its name
+    (``A+B``); None if one of these has no record of the time, or is no multi-view model.
     """
     for name, reason in tasks.missing.items():
         log.warning("skipped %s: %s", name, reason)

@@ -82,7 +82,7 @@ def read_or_compute(
         check(record)
         return record
 
-    # This stops the whole run and not one task alone, because no result could be kept.
+    # Not a UserError, which would skip one task alone: no result could be kept here, so the run must stop.
     if os.path.lexists(file) and not file.is_file():
         raise FileExistsError(errno.EEXIST, "a folder or a pipe in the place of a finished result", str(file))
     if file.exists():

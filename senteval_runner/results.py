@@ -119,7 +119,7 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
                     notes[task] = "; ".join(result.notes)
     reasons = [(task, reason, model.name) for model in models for task, reason in model.skipped.items()]
     all_names = ", ".join(model.name for model in models)
-    # A model that cannot be read fails at every task for one reason, which is told once.
+    # A model that cannot be read fails at every task for the same reason, which is printed once.
     skipped_tasks = []
     for task, reason, names in _join_last(reasons):
         skipped_tasks.append(("every model" if names == all_names else names, reason, task))

@@ -32,8 +32,8 @@ from runtime.folders import refuse_others
 
 REPORTS = Path("runs/reports/senteval")
 OPTIONS_WITHOUT_EFFECT = ("output", "cache", "trees", "data", "device")
-"""Options that are left out of the digest in a report's name. All but ``data`` change no score; whether the
-data are those of the report is checked when its scores are read."""
+"""Options that are left out of the digest in a report's name, because they change no score. ``data`` may; its
+files are compared with those of a kept score when the score is read."""
 RANDOM_WORDS = "bag:random"
 """The baseline that is scored with the models: a mean of random word vectors, which knows no meanings."""
 
@@ -113,7 +113,7 @@ def seeds_of(text: str) -> list[int]:
 def main(config: SentEvalConfig) -> int:
     """Score the models, write the report, and return 2 if no task could be scored, else 0.
 
-    Options are checked before torch is imported, so that a mistake is told at once.
+    Options are checked before torch is imported, so that a mistake is reported at once.
     """
     if not config.models:
         raise UserError("name at least one model")

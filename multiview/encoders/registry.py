@@ -130,7 +130,7 @@ class ViewEncoder(nn.Module, ABC):
         return h_ND.index_select(0, plan.tensor("node_slot"))
 
     def use_relations(self) -> None:
-        """Add parameters for the role of each child; only the view dep has such."""
+        """Add parameters for the role of each child; only the view dep can have them."""
 
     @abstractmethod
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
@@ -149,7 +149,7 @@ def _pool_all(h_ND: Tensor, *, mode: str) -> Tensor:
 def register_view(name: str) -> Callable[[type[ViewEncoder]], type[ViewEncoder]]:
     """Return a decorator that registers an encoder class as the view ``name``.
 
-    ValueError if the name is no identifier, or if another class has it.
+    Raises ValueError if the name is no identifier, or if another class has it.
     """
     if not name.isidentifier():
         raise ValueError(f"view {name!r}: the name must be an identifier")

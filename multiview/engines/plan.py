@@ -314,7 +314,8 @@ def _take_block(size_bytes: int) -> NDArray[np.uint8]:
         if index < len(blocks):
             return blocks[index]
         del _free_blocks[-1:]
-    memory = np.empty(int(size_bytes * _SLACK) + _ALIGNMENT_BYTES, np.uint8)  # torch has no huge pages
+    # By numpy, because torch does not allocate huge pages.
+    memory = np.empty(int(size_bytes * _SLACK) + _ALIGNMENT_BYTES, np.uint8)
     return memory[-memory.ctypes.data % _ALIGNMENT_BYTES :]
 
 

@@ -158,7 +158,7 @@ def _dep_words(
     *tensors, word_gates = workspace(x, *shapes.values(), (len(x), 3 * dim))
     buffers = DepBuffers(**dict(zip(shapes, tensors, strict=True)))
     products.multiply_words(x, token, weights.input_weight, word_gates, buffers.gates)
-    # By token and not by distinct word: only a third of the tokens have dependents, which is hardly more.
+    # A row a token: a third of the tokens have dependents, hardly more than the batch has distinct words.
     torch.index_select(x.detach(), 0, token[plan.leaves :], out=buffers.parent_x)
     products.mm(buffers.parent_x, products.factor(weights.parent_weight), buffers.parent_products)
     if weights.role_bias is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def training_command(config: ProgramConfig) -> str:
-    """Return a short command line of a configuration: its preset, and the options that differ from this."""
+    """Return a short command line of a configuration: its preset, and the options that differ from it."""
     arguments = []
     for module in plugin_modules(config.view_list):
         arguments += ["--plugin", module]

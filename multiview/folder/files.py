@@ -54,7 +54,7 @@ NO_CARD = readme_text("A model", "config.json says how it was trained, if it was
 def model_folder(name: Path | str) -> Path:
     """Return the folder of a model; whether it holds a model is checked when the folder is read.
 
-    ``name`` is a path, or ``builtin`` for the encoder in the package; a folder called so is ``./builtin``.
+    ``name`` is a path, or ``builtin`` for the encoder in the package. The path ``./builtin`` is a folder.
     """
     path = path_of(name, "model")
     if str(name) == BUILTIN:

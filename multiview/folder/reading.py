@@ -255,9 +255,9 @@ class SentenceReader:
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
-        """Return the positions of the sentences that a cache lacks, int64 [n], and those of the others.
+        """Return the positions of the sentences that a cache lacks, int64 [n], and of those that it has.
 
-        The others' positions are in a dictionary by cache row, since several sentences may have the same row.
+        The latter are lists by cache row, because equal sentences have the same row.
         """
         index = self._index  # read once, because another thread may look up sentences in another cache
         if index is None or index[0] is not trees:

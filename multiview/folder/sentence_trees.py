@@ -1,4 +1,4 @@
-"""Parses sentences that are of no document, such as those of tasks or pairs, by a model's own parsers."""
+"""Parses sentences outside of documents, such as those of tasks or pairs, by a model's own parsers."""
 
 import functools
 from collections.abc import Sequence

@@ -87,7 +87,7 @@ class EncodeOptions:
     def of(cls, arguments: Mapping[str, Any]) -> Self:
         """Return the options of a call.
 
-        Raises UserError if another argument has a value that is not ignored.
+        Raises UserError for any other argument, unless :data:`NEUTRAL_ARGUMENTS` has its value.
         """
         names = {field.name for field in fields(cls)}
         for name, value in arguments.items():

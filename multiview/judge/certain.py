@@ -83,8 +83,8 @@ def _normalise(text: str) -> str:
 def textual_differences(a: str, b: str) -> Sequence[Difference]:
     """Return the decisive differences that two texts show without their trees.
 
-    They are: "from X to Y" against "from Y to X"; *only* in one of two texts that are otherwise the same; and
-    *stop* or *avoid* before a verb of one of two such texts (stop sharing it | share it).
+    Decisive are "from X to Y" against "from Y to X" and, if the texts are the same otherwise, a word that one
+    of them has: *only*, or *stop* or *avoid* before a verb (stop sharing it | share it).
     """
     differences: list[Difference] = []
     lower_texts = a.casefold(), b.casefold()

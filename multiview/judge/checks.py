@@ -1,4 +1,4 @@
-"""The package's checks: plain pairs that every judge should get right, with which a fit is compared.
+"""Reads the package's checks, plain pairs that every judge should get right; bounds how many a fit may lose.
 
 Legend of dimension suffixes: n pairs, F features of a pair.
 """
@@ -28,7 +28,7 @@ MAX_LOST_CHECKS = 1
 
 
 class Checks(NamedTuple):
-    """The package's checks, with what weights need to judge them."""
+    """The package's checks, with the limits and the features by which weights judge them."""
 
     rows: list[tuple[str, ...]]
     """The kind, the label and both sentences of each check."""
@@ -44,7 +44,7 @@ class Checks(NamedTuple):
         return cls(rows, Limits.of(pairs, comparison), features_nF)
 
     def broken_by(self, weights: Weights) -> list[str]:
-        """Return the checks that weights get wrong at :data:`THRESHOLD`, whatever threshold they have."""
+        """Return the checks that weights get wrong at :data:`THRESHOLD`, not at their own threshold."""
         probability_n = self.limits.limit(weights.probabilities(self.features_nF))
         return [
             f"{kind}: {a} | {b}"

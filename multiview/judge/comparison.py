@@ -1,4 +1,4 @@
-"""Compares the sentences of many pairs: finds which words and arcs both have, and which one of them lacks.
+"""Compares the two sentences of each of many pairs: which words and arcs both have, and which only one has.
 
 Three modules read a comparison: :mod:`multiview.judge.pair_features` computes the features of the pairs,
 :mod:`multiview.judge.reasons` finds the reasons, and :mod:`multiview.judge.certain` finds the pairs that a

@@ -54,8 +54,8 @@ _FURTHER_POLES: dict[str, Poles] = {
 }
 """Poles that the judge alone reads: of function words, of particles, and of words that agree with others.
 
-By the entry of *on*, *enable* and *turn off* are opposed; by that of *successful*, *not successful* and
-*fail* agree.
+The entry of *on* makes *enable* and *turn off* opposites. The entry of *successful* makes *not successful*
+agree with *fail*.
 """
 TABLES = (_DIGITS, INFLECTIONS, MAX_WORDS, _FURTHER_POLES)
 """The tables by which words are compared; :func:`multiview.judge.weights.digest_of_tables` hashes them."""
@@ -230,9 +230,9 @@ class PairFacts(NamedTuple):
 
 
 def facts_of_pairs(batches: Iterable[tuple[Ints, Batch]], text_n2: Ints) -> PairFacts:
-    """Read the facts of paired sentences, from batches that each have the indices of their sentences, [B].
+    """Read the facts of the sentences of all pairs, from batches of parsed sentences.
 
-    ``text_n2`` are the indices of the two sentences of each pair, [n, 2].
+    Each batch comes with the indices of its sentences, [B]. ``text_n2`` [n, 2] has those of each pair's two.
     """
     forms = FormTable()
     rows: list[Ints] = []

@@ -101,7 +101,7 @@ class ComparedWords:
 
 
 def _worst_partner(comparison: Comparison, words: ComparedWords) -> Floats:
-    """Return the least positive cosine in :attr:`ComparedWords.nearest` of both sides of each pair, [n]."""
+    """Return the least positive cosine that a word of each pair has in :attr:`ComparedWords.nearest`, [n]."""
     worst = np.ones(comparison.words[0].pair_count)
     for side, cosine in zip(comparison.words, words.nearest, strict=True):
         np.minimum.at(worst, side.pair, np.where(cosine > 0, cosine, 1))

@@ -62,8 +62,8 @@ def choose_threshold(score_n: Floats, is_same_n: Flags, precision: float) -> Thr
     """Choose the threshold with the most hits on a random half of the pairs, and count on the other half.
 
     ``score_n`` are the probabilities of the pairs, ``is_same_n`` says whether their sentences say the same,
-    and ``precision`` is the share of the accepted pairs that must. Raises UserError if the pairs are too few,
-    or the scores too poor, to show the precision.
+    and ``precision`` is the share of the accepted pairs that must say the same. Raises UserError if the pairs
+    are too few, or the scores too poor, to show the precision.
     """
     half_n = np.random.default_rng(0).permutation(len(score_n)) % 2 == 0
     threshold_T, accepted_T, false_T = curve(score_n[half_n], is_same_n[half_n])

@@ -261,9 +261,9 @@ class Weights:
 
     @classmethod
     def load_named(cls, name: str | Path, folder: Path, kind: str) -> Self:
-        """Load the weights called ``name`` in a folder of the package or, if there are none, that file.
+        """Load the weights ``name`` of a folder of the package or, if it has none of this name, of a file.
 
-        An error calls the file a ``kind``. Raises UserError as :meth:`load` does.
+        Error messages call the file a ``kind``. Raises UserError as :meth:`load` does.
         """
         files = {file.stem: file for file in folder.glob("*.json")}
         return cls.load(files.get(str(name)) or path_of(name, kind))

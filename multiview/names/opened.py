@@ -4,8 +4,8 @@
     encoder.encode(["A sentence."])                 # for cosines: float32 [n, D]
     encoder.features([["A", "sentence", "."]])      # for classifiers: float32 [n, F]
 
-:func:`open_encoder` goes all the way from a name. :func:`as_encoder` takes an object with ``encode``, which
-has no name. Of ``A+B`` the vectors of both are concatenated. docs/senteval.md lists the names.
+:func:`open_encoder` takes a name, :func:`as_encoder` an object with ``encode``. The vectors of ``A+B`` are
+those of A and B concatenated. docs/senteval.md lists the names.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ class OpenedEncoder:
     ) -> Self:
         """Return the encoder of one loader, or of several, whose vectors are then concatenated.
 
-        Several compare by their features, because a meaning, whose length is 1, hardly counts beside larger
-        vectors. ``keep`` returns the function that keeps vectors, or its argument; ``names`` are the fields
-        ``name`` and ``full_name``.
+        With several, ``encode`` returns features, too, because a meaning of length 1 hardly counts beside
+        longer vectors. ``keep`` wraps a function of sentences to keep its vectors, or returns it unchanged;
+        ``names`` are the fields ``name`` and ``full_name``.
         """
         options: dict[str, Any] = {"project": project, "seed": seed}
         features = ConcatenatedVectors(
@@ -206,9 +206,9 @@ def open_encoder(
     """Return the encoder that a name means; it is loaded at the first sentence.
 
     Args:
-        names: A name, of which ``A+B`` is two concatenated encoders, or what ``parse_names`` returned for it.
+        names: A name (``A+B`` concatenates two encoders), or what ``parse_names`` returned for a name.
         cache: The folder in which vectors of token lists are kept, one subfolder per kind of vectors.
-        keep: Whether they are kept in memory where ``cache`` is None.
+        keep: Whether vectors are kept in memory if ``cache`` is None.
         seed: Seed of random encoders and of the projection.
         project: Dimensions to which the vectors are projected at random.
         options: Fields of :class:`multiview.names.vectors.Loader`.

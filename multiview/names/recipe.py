@@ -165,8 +165,7 @@ def _on_disk(name: Name, path: Path) -> EncoderRecipe:
         identity=[model_sha256(path)],
         reads="trees",
         has_features=bool(record.readout or record.structure) or record.scale is not None,
-        # Some views of a model have features if the model has, but no read-out and no structure, which are
-        # those of all views.
+        # If the name chooses views, there is no meaning and no structure, because all views make them.
         has_meaning=bool(record.readout) and not name.views,
         share=0.0 if name.views else record.structure,
     )

@@ -19,7 +19,7 @@ ENDINGS = {
 }
 """For each ending of a form, the letters that its base may have in place of the ending."""
 INFLECTIONS = {ending: letters[0] for ending, letters in ENDINGS.items() if ending not in _COMPARISON}
-"""The endings that :func:`stem` takes off. Those of comparatives are not, because many bases end so too."""
+"""The endings that :func:`stem` replaces. Many bases end like a comparative, so -er and -est stay."""
 
 
 def _cuts(word: str) -> Iterator[tuple[str, str]]:
@@ -31,7 +31,7 @@ def _cuts(word: str) -> Iterator[tuple[str, str]]:
 
 
 def possible_bases(word: str) -> list[str]:
-    """Return what a word in lower case may be a form of: itself, a verb of the list, it without an ending."""
+    """Return possible bases of a word in lower case: itself, its irregular verb, itself without an ending."""
     bases = [word]
     if word in BASE_OF_IRREGULAR:
         bases.append(BASE_OF_IRREGULAR[word])

@@ -1,4 +1,4 @@
-"""Structure beside any model, as a module of sentence-transformers that can be saved and loaded.
+"""Concatenates structure to any model's vectors, in a module of sentence-transformers that can be saved.
 
 :mod:`multiview.sentence_transformers` has the module of a model folder of this package; both modules derive
 from :class:`TextModule`.

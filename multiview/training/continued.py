@@ -122,7 +122,7 @@ def continued_program(config: ContinueConfig, distributed: DistributedContext) -
 def _step_source(
     config: ContinueConfig, network: MultiViewNetwork, trees: TreeCache, start_vectors: Float
 ) -> StepSource:
-    """Return what prepares steps from trees, with the start's vectors of their sentences, [sentences, K]."""
+    """Return the source of steps from trees, with the start's vectors of their sentences, [sentences, K]."""
     return StepSource(
         trees,
         network,
@@ -179,7 +179,7 @@ def _choose_views(config: ContinueConfig, start: ViewStack) -> tuple[list[str], 
     new_views = [view for view in chosen if view not in own_views]
     if new_views and start.words.tables:
         raise UserError(f"--views {config.views}: {new_views[0]} can join a start of fixed words only")
-    if new_views and start.readout is None:  # its meanings would be longer than those they are held to
+    if new_views and start.readout is None:  # the new meanings would have more numbers than the start's
         raise UserError(
             f"--views {config.views}: {new_views[0]} can join a start with a read-out only; fit one by "
             "python -m multiview.readout"
@@ -192,7 +192,7 @@ def _choose_views(config: ContinueConfig, start: ViewStack) -> tuple[list[str], 
 def _trees_to_read(
     start: Start, views: Sequence[str], text_trees: TreeCache | None, pair_sets: PairSets | None
 ) -> list[TreeCache]:
-    """Return the trees of the text and then those of the pairs, which are parsed here, as far as given.
+    """Return the trees of the text, if there is one, and those of the pairs, which are parsed here.
 
     Raises UserError if the start cannot read the trees.
     """

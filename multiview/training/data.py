@@ -65,7 +65,7 @@ class Segment:
     micro_batches: list[MicroBatch]
     targets: Targets | Grades
     target_vectors: Tensor | None
-    """Vectors that those of the sentences are held to: by the teacher or the start model, float [B, K]."""
+    """The teacher's or the start's vectors, to which those of the sentences are held, float [B, K]."""
 
 
 @dataclass(frozen=True, kw_only=True)

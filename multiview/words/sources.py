@@ -104,8 +104,8 @@ class WordSource:
     def new_words(self) -> WordVectors | None:
         """Return the words that are added to trained ones after training, or None if there are none.
 
-        They are the first ``--table.expand`` words of the file in ``--vectors``. With ``distil:`` they are so
-        many of the corpus's words, including those that are too rare to be trained.
+        They are the first ``--table.expand`` words of the file in ``--vectors``. With ``distil:`` they are as
+        many words of the corpus, the most frequent ones, among them words that are too rare to be trained.
         """
         max_words = self.options.expand
         if not max_words or self.mode == "fixed":

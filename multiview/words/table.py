@@ -70,9 +70,9 @@ FixedVectors = Float | PackedVectors
 def _without_words(
     table_rows: NDArray[np.integer], first: int, count: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return which rows are the ``count`` ones from ``first`` on, and the rows in a table without these.
+    """Return which rows are among the ``count`` ones from ``first`` on, and the rows in a table without them.
 
-    Both are [U]. In that table one of these rows becomes the unknown word's.
+    Both are [U]. A row that this table lacks is replaced by that of the unknown word.
     """
     is_left_out = (table_rows >= first) & (table_rows < first + count)
     other_rows = np.where(table_rows < first, table_rows, table_rows - count)

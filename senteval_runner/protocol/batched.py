@@ -118,9 +118,9 @@ class Fit:
     l2: tuple[float, ...]
     """Weight of the L2 term of each model."""
     split_length: int = 0
-    """Length of a permutation that is drawn before those of the epochs; 0 if none is.
+    """Length of a permutation that is drawn before those of the epochs; 0 if there is none.
 
-    :func:`split_fit` drew it to set 5 % of the rows apart, and the original draws both from one generator.
+    :func:`split_fit` splits the rows by it, and the original toolkit draws all from one generator.
     """
 
 
@@ -144,7 +144,7 @@ def split_fit(rows: Int, l2: float, seed: int) -> Fit:
     """Return the fit of the chosen regulariser ``l2`` of a cross-validated task.
 
     5 % of ``rows``, drawn by ``seed``, decide when to stop; the others are trained on. Raises UserError if
-    this is less than one row.
+    5 % are less than one row.
     """
     order = np.random.RandomState(seed).permutation(len(rows))
     dev_count = int(0.05 * len(rows))
@@ -236,8 +236,8 @@ def _group_fits(fits: Sequence[Fit], max_size: int) -> list[list[int]]:
 class _GroupTrainer:
     """Trains a group of fits that draw the same permutations.
 
-    ``folds`` [F] holds the indices of the fits that are still in training, ``model_FR`` the indices of the
-    models of these fits that are. Rows of parameters and states are in this order.
+    ``folds`` [F] holds the indices of the fits that are still in training, and ``model_FR`` the indices of
+    their models that are. The rows of parameters and of the optimiser's states are in the same order.
     """
 
     def __init__(

@@ -108,7 +108,7 @@ class TorchBackend:
     def refit(self, folds: Sequence[Fold], candidates: Sequence[int]) -> list[Int]:
         """Train the chosen candidate of each fold, and return its predictions of the fold's test rows.
 
-        ``candidates`` are indices. It is trained on 95 % of the train rows; the others decide when to stop.
+        ``candidates`` has an index per fold. 95 % of the train rows are trained on; 5 % decide when to stop.
         """
         fits = [
             split_fit(train, self.candidates[candidate], self.seed)
@@ -155,7 +155,7 @@ class SklearnBackend:
     def refit(self, folds: Sequence[Fold], candidates: Sequence[int]) -> list[Int]:
         """Train the chosen candidate of each fold, and return its predictions of the fold's test rows.
 
-        ``candidates`` are indices. It is trained on all train rows of the fold.
+        ``candidates`` has an index per fold. All train rows of the fold are trained on.
         """
         predictions = []
         for (train, test), candidate in zip(folds, candidates, strict=True):
@@ -179,7 +179,7 @@ def _backend(
     inverses: Sequence[float] = SKLEARN_INVERSES,
     l2: Sequence[float] = TORCH_REGULARISERS,
 ) -> TorchBackend | SklearnBackend:
-    """Return the backend of the protocol, with the candidates ``inverses`` or ``l2`` as it needs them."""
+    """Return the protocol's backend; its candidates are ``inverses`` for scikit-learn, ``l2`` for torch."""
     if protocol.backend == "sklearn":
         return SklearnBackend(x, y, seed, inverses)
     return TorchBackend(x, y, classes, protocol, seed, l2)
@@ -188,9 +188,9 @@ def _backend(
 def stratified_folds(rows: Int, y: Int, count: int, seed: int) -> list[Fold]:
     """Divide rows into folds with equal shares of every class: the folds of scikit-learn's StratifiedKFold.
 
-    The sizes are found by sorting the rows by class, in the order in which classes first occur, and dealing
-    them to the folds in turn. Which rows of a class go to which fold is shuffled by numpy's legacy generator,
-    which starts from ``seed``. K are folds, C classes.
+    The rows, sorted by class in the order in which classes first occur, are dealt to the folds in turn; this
+    gives the number of rows of each class in each fold. numpy's legacy generator, which starts from ``seed``,
+    shuffles which rows of a class go to which fold. K are folds, C classes.
     """
     _, first_rows, class_of_row = np.unique(y[rows], return_index=True, return_inverse=True)
     rank_of_class = np.argsort(np.argsort(first_rows))
@@ -212,15 +212,15 @@ def _percent(is_correct: NDArray[np.bool_]) -> float:
 
 
 def _means(accuracy: Accuracies) -> list[float]:
-    """Return the mean of each candidate over folds, in percent and rounded to two decimals."""
+    """Return the mean accuracy of each candidate over folds, in percent and rounded to two decimals."""
     return [float(round(100 * np.mean(column), 2)) for column in accuracy.T]
 
 
 def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -> Classification:
     """Score by nested cross-validation.
 
-    In each outer fold a regulariser is chosen by cross-validation on the train rows (the inner folds), then
-    trained on the train rows, and the test rows are scored.
+    In each outer fold a regulariser is chosen by cross-validation on the train rows (the inner folds). Then a
+    classifier with this regulariser is trained on the train rows, and the test rows are scored.
     """
     rows = np.arange(len(y))
     outer_folds = stratified_folds(rows, y, protocol.kfold, BINARY_FOLD_SEED)
@@ -246,7 +246,7 @@ def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -
 def kfold(
     x: Float, y: Int, train: Int, test: Int, classes: int, protocol: Protocol, seed: int
 ) -> Classification:
-    """Choose a regulariser by cross-validation on the train rows, train it on them, score the test rows."""
+    """Choose a regulariser by cross-validation on the train rows, train with it, and score the test rows."""
     backend = _backend(x, y, classes, protocol, seed, SKLEARN_INVERSES_KFOLD)
     dev_scores = _means(backend.search(stratified_folds(train, y, protocol.kfold, seed)))
     [predictions] = backend.refit([(train, test)], [int(np.argmax(dev_scores))])

@@ -79,7 +79,7 @@ def _result(
     predictions: Mapping[str, NDArray[Any]],
     gold: Mapping[str, NDArray[Any]] | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a result as lists; gold is ones where it is not given."""
+    """Return the fields of a result as lists; without ``gold`` it is all ones."""
     gold = gold or {name: np.ones(len(part)) for name, part in predictions.items()}
     return {
         "metrics": metrics,
@@ -91,10 +91,10 @@ def _result(
 def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> dict[str, float]:
     """Return the percentage of triplets whose anchor is nearer to the paraphrase than to the distractor.
 
-    ``cosines`` [2n] by kind of triplet alternate: the cosine of an anchor with its paraphrase, then with its
-    distractor. Each ``fillings`` triplets that follow each other are fillings of one frame. ``KIND.acc`` is
-    the score of a kind, ``acc`` is the mean over kinds; ``low`` and ``high`` are the ends of its 95 %
-    interval, for which frames are resampled.
+    ``cosines`` has, by kind of triplet, two cosines [2n] per triplet: of the anchor with its paraphrase, and
+    with its distractor. Each ``fillings`` successive triplets are fillings of one frame. ``KIND.acc`` is the
+    score of a kind, and ``acc`` is the mean over kinds, with the 95 % interval from ``low`` to ``high``, for
+    which frames are resampled.
     """
     kind_scores: dict[str, float] = {}
     scores_on_resamples = []
@@ -133,10 +133,10 @@ def triplet_scores(cosines: Mapping[str, Scores]) -> dict[str, float]:
 def opposite_scores(cosines: Mapping[str, Scores]) -> tuple[dict[str, float], Scores]:
     """Return how many opposites are below the threshold that accepts 90 % of the paraphrases.
 
-    ``cosines`` [n] are those of the sentence pairs ``paraphrases`` and of other sets, whose pairs are
-    opposites, by name. Returns metrics in percent, and for each opposite 1 if it is below the threshold, else
-    0. ``acc`` is the percentage of all opposites below it, ``accepted`` of those that are not, and
-    ``NAME.accepted`` of those of one set that are not.
+    ``cosines`` has the cosines [n] of the pairs of each set, by name: ``paraphrases``, and sets of opposites.
+    Returns metrics in percent, and for each opposite 1 if it is below the threshold, else 0. ``acc`` is the
+    share of all opposites that are below the threshold, ``accepted`` the share that are not, and
+    ``NAME.accepted`` the share of the set ``NAME`` that are not.
     """
     threshold = float(np.quantile(cosines["paraphrases"], 1 - ACCEPTED_SHARE))
     is_below = {name: cosine < threshold for name, cosine in cosines.items() if name != "paraphrases"}

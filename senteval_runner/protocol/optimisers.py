@@ -1,6 +1,6 @@
 """Adam and RMSprop for many small classifiers at once, as ``torch.optim`` has them with default options.
 
-At the sizes of these classifiers an optimiser made of torch operations takes longer than the products do.
+For such small classifiers an optimiser made of torch operations takes longer than the matrix products.
 Each optimiser is therefore one compiled loop over flat arrays [F * R, k] (F folds, R regularisers, k numbers
 of one classifier): parameters ``w``, gradients ``g``, running means of the gradients (``m``) and of their
 squares (``v``). The L2 term is added to the gradient, with a weight of its own for each classifier in ``l2``

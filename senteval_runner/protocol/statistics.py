@@ -97,7 +97,7 @@ SCORES: dict[str, Statistic] = {
     "spearman": _pearson,  # resample_score replaces values by their ranks
     "ap": lambda gold, predictions, axis=-1: 100 * _average_precision(gold, predictions),
 }
-"""The statistic of gold and predictions that a metric is, by the last part of the metric's name."""
+"""The statistic of gold and predictions that computes a metric, by the last part of the metric's name."""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class Column:
     best: Literal["high", "low"] | None = None
     """Whether the highest or the lowest number is bold; None if no number is.
 
-    All cells that are printed like the best number are bold. A column's only number is not.
+    All cells that are printed like the best number are bold. The only number of a column is not bold.
     """
 
 

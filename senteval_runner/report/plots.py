@@ -47,8 +47,8 @@ def bars(
 ) -> Figure:
     """Draw horizontal bars from zero, with whiskers for intervals or standard deviations.
 
-    ``series`` are models, which have a colour each, ``groups`` tasks, from the top. ``scores`` are by series
-    and group; the place of a missing score stays empty.
+    ``series`` are models, each with its colour, and ``groups`` are tasks from the top. ``scores`` has the
+    score of each series and group; the place of a missing score stays empty.
     """
     finite_scores = {key: score for key, score in scores.items() if score and math.isfinite(score.value)}
 
@@ -123,10 +123,10 @@ def dots(
     *,
     caption: str = "",
 ) -> Figure:
-    """Draw a panel for each title, with a line for each row of it.
+    """Draw a panel for each title, with a line for each of the panel's rows.
 
-    A row has values, each drawn as a dot, and a text at the right end of the line; a vertical stroke marks
-    the mean.
+    Each value of a row is drawn as a dot, a vertical stroke marks the mean, and the row's text is at the
+    right end of the line.
     """
 
     def draw(canvas: Canvas) -> None:

@@ -42,7 +42,7 @@ PAPER_COLUMNS: Columns = {
 }
 """Columns of the paper's table, in its order."""
 DIFFERENCES_OF = {"sts": ("all.pearson.mean", "concatenated.spearman")}
-"""The metrics in which models are compared, by scorer; models are else compared in the main metric."""
+"""The metrics in which models are compared, by scorer; under other scorers it is the main metric."""
 AVERAGE = "average"
 INTERVALS = "In brackets: 95 % of 1,000 resamples of the items."
 DIFFERENCES = (
@@ -85,7 +85,7 @@ class ModelScores:
         return {task: resample_scores(results_of_seeds) for task, results_of_seeds in results.items()}
 
     def scores(self, make_row: Callable[[Any], dict[str, Any]], intervals: bool) -> dict[str, Score]:
-        """Return the mean over seeds of each column that ``make_row`` makes from metrics by task.
+        """Return the mean over seeds of each column; ``make_row`` computes the columns from metrics by task.
 
         With ``intervals`` a score has its interval over the items, if it can be resampled.
         """
@@ -145,7 +145,7 @@ def headlines(scores: TaskMetrics) -> dict[str, float]:
 
 
 def paper_row(scores: TaskMetrics) -> dict[str, float]:
-    """Return scores by column of the paper's table, with their average if none is missing."""
+    """Return the scores of a row of the paper's table by column, with their average if none is missing."""
     return with_average(_row(PAPER_COLUMNS, scores))
 
 
@@ -188,7 +188,7 @@ def with_average(row: dict[str, float]) -> dict[str, float]:
 
 @cache
 def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
-    """Return the paper's rows: the line of the file, by column, and its scores with their average."""
+    """Return each row of the paper: its line of the file by column, and its scores with their average."""
     rows = []
     with open(Path(__file__).with_name("published.csv"), encoding="utf-8", newline="") as stream:
         for line in csv.DictReader(stream):

@@ -71,8 +71,8 @@ def columns_of(choice: Representation) -> list[tuple[str, str]]:
 def special_positions(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
     """Return the positions of [CLS] and [SEP] in a sentence, and notes for readers of the scores.
 
-    A position is counted from the end if it is negative: XLNet puts both pieces last. In place of a missing
-    [CLS] (T5, GPT-2) the first piece is taken, in place of a missing [SEP] the last; then a note says so.
+    A negative position is counted from the end, because XLNet puts both pieces last. In place of a missing
+    [CLS] (T5, GPT-2) the first piece is taken, and in place of a missing [SEP] the last, with a note.
     """
     encoding = tokenizer("a", return_special_tokens_mask=True)
     ids, is_special = encoding["input_ids"], encoding["special_tokens_mask"]
@@ -109,7 +109,7 @@ def pool(hidden_BTD: Tensor, mask_BT: Tensor, positions: Mapping[str, int], pool
 
 
 class Backbone:
-    """Any sentence encoder, or word or sentence vectors, as a single layer with a single pooling.
+    """Any encoder, as a single layer with a single pooling.
 
     EMP compares averaged GloVe, Universal Sentence Encoder and InferSent with the layers of BERT in this way.
     """
