@@ -53,7 +53,7 @@ def read_brackets(path: Path, *, meter: ReadMeter | None = None) -> Iterator[Sen
 
 
 def read_tree(text: str, *, where: str = "tree") -> Sentence:
-    """Return one tree in brackets. Raises UserError if the text is not one; it begins with ``where``."""
+    """Return one tree in brackets. Raises UserError, which begins with ``where``, if the text is none."""
     refusal = UserError(
         f"{where}: not one tree of words in brackets, each with a tag of its own, (TAG word): {text[:60]!r}"
     )

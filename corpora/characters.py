@@ -42,14 +42,14 @@ _BACKTICK = re.compile(r"(?<=[^\W\d_])`(?=[^\W\d_])|\A`(?=(s|m|d|ll|re|ve)\Z)", 
 
 
 def normalise_text(text: str) -> str:
-    """Return a text in NFC, without characters of no width, and with ASCII for typographic forms."""
+    """Return a text in NFC, without zero-width characters, and with ASCII in place of typographic forms."""
     if not text.isascii():
         text = normalize("NFC", _WIDTHLESS.sub("", text).translate(_PLAIN_FORMS))
     return _BACKTICK.sub("'", text) if "`" in text else text
 
 
 def original_words(text: str, words: Iterable[str]) -> list[str]:
-    """Return the written forms in ``text`` of words of ``normalise_text(text)``, given in their order.
+    """Return, for the words of ``normalise_text(text)`` in their order, the forms that ``text`` has.
 
     Characters without width before and after a word are left out.
     """

@@ -98,8 +98,8 @@ def list_files(path: Path, suffix: str | tuple[str, ...] = "") -> list[Path]:
     """Return the file itself, or every file below a folder, sorted by relative path, without hidden ones.
 
     Of a folder, only files with the suffix, or one of several, are returned; a compression suffix may follow
-    it. Raises UserError if a name is not UTF-8, or if there is a pipe, a device, or a link to a folder that
-    has it.
+    it. Raises UserError if a name is not UTF-8, or if there is a pipe, a device, or a link to a folder in
+    which the link lies.
     """
     files = [path]
     if path.is_dir():
@@ -202,7 +202,7 @@ def open_text(
                 raise UserError(f"{path}: {foreign_format}; give text in UTF-8")
             yield text
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        if out_of_space(error):  # raised by the caller while it writes
+        if out_of_space(error):  # the caller of this generator has raised it while writing
             raise
         raise UserError(f"{path}: cannot be read ({error}); is the file whole?") from None
     finally:
@@ -225,7 +225,7 @@ def _unbuffered(path: Path) -> Iterator[io.FileIO]:
 
 
 def _foreign_format(head: bytes) -> str | None:
-    """Return the name of the format that a file begins like, or None if it is UTF-8 text."""
+    """Return the format of a file by its first bytes, or None if it is UTF-8 text."""
     for pattern, name in FOREIGN_FORMATS.items():
         if re.search(pattern, head, re.DOTALL):
             return name

@@ -107,7 +107,7 @@ def read_nli(path: Path, skip_counts: Counter[str] | None = None) -> Iterator[tu
 
 
 def read_binary(path: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield (text, text, 1 for a paraphrase or 0) from Quora's file as published, or from a table."""
+    """Yield two texts, and 1 for a paraphrase or 0, from Quora's file as published, or from a table."""
     header = next(read_lines(path), None)
     if header is None or "is_duplicate" not in header.text:
         for row in read_table(path, (*_SENTENCE_COLUMNS, "label"), may_be_empty=_SENTENCE_COLUMNS):

@@ -18,7 +18,7 @@ from corpora.inputs import Line, ReadMeter, read_lines
 from runtime.errors import UserError
 
 MAX_ROW_BYTES = 64 * 2**20
-"""The largest row of a table, which unlike a line of a corpus may hold a whole document."""
+"""The largest row of a table. It is larger than a line of a corpus, because it may hold a whole document."""
 
 
 def bad_row(path: Path, line: int, expected: str, value: str) -> UserError:
@@ -88,7 +88,7 @@ def read_rows(
     Args:
         path: the file.
         count: the number of cells of a row.
-        has_more: whether a row may have more cells, which are kept, and, without a tab, blanks between them.
+        has_more: whether a row may have more cells, which are kept, or blanks between cells in place of tabs.
         may_be_empty: whether cells may be empty.
 
     Raises UserError if a row has another form.
@@ -111,10 +111,10 @@ def read_table(
     Args:
         path: the file.
         columns: the names of columns, all of which the table must have.
-        may_be_empty: those of them whose cells may be empty.
+        may_be_empty: the names of the columns whose cells may be empty.
         unique: whether all rows must have different first cells.
 
-    Raises UserError if a row does not fit, or if the table has no rows.
+    Raises UserError if a column is missing, if a row is malformed, or if the table has no rows.
     """
     lines = text_lines(path)
     header_line = next(lines, None)

@@ -21,7 +21,7 @@ from runtime.process import cached_property
 MAX_SENTENCES = 8192
 """The largest number of sentences of a :class:`Document`; longer ones come in pieces, to bound memory."""
 # spaCy strips prefixes and suffixes one at a time, which is quadratic in the length of text without white
-# space. No English word is this long, so that longer runs are cut into tokens of this many characters here.
+# space. Longer runs are therefore cut into tokens of this many characters; no English word is as long.
 MAX_RUN = 200
 _LONG_RUN = re.compile(rf"(\S{{{MAX_RUN + 1},}})")
 _SEVERAL_SENTENCES = re.compile(r"[^\w\s,;:]\s")
@@ -205,7 +205,7 @@ class Corpus:
 
 
 def split_document(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Document]:
-    """Yield a document in pieces of at most :data:`MAX_SENTENCES` sentences; nothing without sentences."""
+    """Yield a document in pieces of at most :data:`MAX_SENTENCES` sentences; no piece is empty."""
     remaining_sentences = iter(sentences)
     is_continuation = False
     while piece := tuple(itertools.islice(remaining_sentences, MAX_SENTENCES)):
@@ -231,7 +231,7 @@ def sentences_of_file(
         text = clean(line.text)
         sentences = tokenizer.sentences(text) if tokenizer.is_running else [tokenizer.tokenize(text)]
         for number, tokens in enumerate(sentences, start=1):
-            # In running text only the sentences with replaced or cut words have the marks of the line.
+            # Of a line of running text, only the sentences with replaced or cut words are marked.
             has_mark = not tokenizer.is_running or "\ufffd" in "".join(tokens)
             is_replaced = line.has_replacements and has_mark
             is_truncated = line.is_truncated and number == len(sentences)

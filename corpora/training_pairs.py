@@ -71,8 +71,8 @@ class PairSet:
     def split(self, share: float, seed: int = 0) -> tuple["PairSet", "PairSet"]:
         """Return training and held-out pairs, about ``share`` of all, which have no sentence in common.
 
-        Rows that share a sentence, directly or through other rows, are not separated. Raises UserError if so
-        many do that too few can be held out.
+        Rows that share a sentence, directly or through other rows, are not separated. Raises UserError if the
+        rows that stay together leave too few to hold out.
         """
         group_of_text = connected_groups(example.sentences for example in self.examples)
         rows_of_group: dict[int, list[int]] = {}
@@ -180,7 +180,7 @@ def _rows(path: Path) -> Iterator[tuple[int, _Cells]]:
 
 
 def unquote(cell: str) -> str:
-    """Return a cell of a TSV without the quotes around it, if it has them; doubled quotes become single."""
+    """Return a cell of a TSV without the quotes around it; if it had them, doubled quotes become single."""
     if len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', ""):
         return cell[1:-1].replace('""', '"').strip()
     return cell

@@ -68,7 +68,7 @@ def read_conllu(
 def _numbered_sentences(
     path: Path, tags: TagColumn, meter: ReadMeter | None
 ) -> Iterator[tuple[tuple[int, str], Sentence]]:
-    """Yield each sentence with the number of its document, and the document's id or ""."""
+    """Yield each sentence after the number and the id (or "") of its document."""
     number = 0
     identifier = ""
     has_sentences = False
@@ -94,7 +94,7 @@ def _numbered_sentences(
 def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
     """Return the sentence of its rows.
 
-    Raises UserError if a row does not fit; it names the first of these.
+    Raises UserError, which names the first malformed row, if there is one.
     """
     words: list[tuple[Line, list[str]]] = []
     for line in rows:
@@ -135,9 +135,9 @@ def write_conllu(path: Path, documents: Iterable[Document], *, guess_spaces: boo
 def conllu_lines(documents: Iterable[Document], *, guess_spaces: bool = False) -> Iterator[str]:
     """Yield the lines of CoNLL-U, with tags as XPOS and, mapped, as UPOS; missing annotation is ``_``.
 
-    A corpus of words does not have the spaces of the text. With ``guess_spaces``, ``# text`` and
-    ``SpaceAfter`` follow English typography. Raises UserError if CoNLL-U cannot hold a word, which is empty
-    or has a tab or line break.
+    The words do not tell where the text had spaces. With ``guess_spaces``, ``# text`` and ``SpaceAfter``
+    follow English typography. Raises UserError if a word is empty or has a tab or line break, which CoNLL-U
+    cannot hold.
     """
     row = 0
     for document in documents:
@@ -178,7 +178,7 @@ def _spaces_after(words: Sequence[str], tags: Sequence[str], relations: Sequence
 
 
 def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
-    """Return the UPOS of each word by its Penn tag, or the usual UPOS of its relation if that excludes it."""
+    """Return each word's UPOS by its Penn tag; if the relation excludes that, the relation's usual UPOS."""
     tags_of_words = []
     for word, tag, relation in zip(words, tags, strip_subtypes(relations), strict=True):
         upos = _UPOS_BY_TAG.get(tag, tag if tag in _UPOS_BY_TAG.values() else "X")

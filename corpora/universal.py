@@ -17,7 +17,7 @@ NOMINALS = ("dislocated", "expl", "iobj", "nmod", "nsubj", "obj", "obl", "vocati
 RIGHTWARD = ("appos", "conj", "fixed", "flat", "goeswith")
 """The relations whose head must come before the word."""
 RELATIONS = {row["relation"]: row["dependents"] for row in read_packaged_table("relations.tsv")}
-"""By the relation of a function word, the relations that its dependents may have, or "none"."""
+"""The relations that a function word's dependents may have, or "none", by its own relation."""
 
 
 def mend_tree(sentence: Sentence) -> Sentence:
@@ -40,7 +40,7 @@ def mend_tree(sentence: Sentence) -> Sentence:
 
 
 def _relabel(sentence: Sentence, heads: Sequence[int], relations: tuple[str, ...]) -> tuple[str, ...]:
-    """Replace relations that the others exclude; the new relations may exclude further ones."""
+    """Replace relations that other relations of the tree exclude; the new ones may exclude further ones."""
     mended = list(relations)
     bases = strip_subtypes(relations)
     upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(heads), relations)
@@ -85,7 +85,7 @@ def _reattach_punctuation(heads: Sequence[int], bases: Sequence[str]) -> tuple[i
             candidates = [new_heads[mark - 1], *ends, *neighbours[mark]]
             new_heads[mark - 1] = min(candidates, key=lambda head: _count_crossings(new_heads, mark, head))
     for mark in marks * 2:
-        if _count_crossings(new_heads, mark, new_heads[mark - 1]):  # arcs of words cross each other
+        if _count_crossings(new_heads, mark, new_heads[mark - 1]):  # because arcs of words cross each other
             for other_mark in marks:
                 if neighbours[other_mark] == neighbours[mark]:
                     new_heads[other_mark - 1] = neighbours[mark][0]

@@ -3,9 +3,9 @@
     python -m parsing.convert ptb.biaffine.dep.lstm.char runs/parsers/ptb --trust-pickle
     python -m parsing.convert biaffine-dep-en runs/parsers/ptb --trust-pickle
 
-A checkpoint is a pickle, and opening a pickle runs any code that its author put in. This is the only module
-that opens one, and only with --trust-pickle. The model folder holds numbers and JSON. It is loaded without
-supar, and its trees are those of the checkpoint in supar (weights are kept as float32).
+A checkpoint is a pickle, and to open a pickle runs any code that its author put in. This is the only module
+that opens pickles, and only with --trust-pickle. The model folder holds numbers and JSON, is loaded without
+supar, and parses as the checkpoint does in supar (weights are kept as float32).
 """
 
 import sys
@@ -46,11 +46,11 @@ def main(config: Convert) -> None:
     path = checkpoint_path(config.checkpoint)
     try:
         data = torch.load(path, map_location="cpu", weights_only=False)
-    except Exception as error:  # damaged pickles raise anything
+    except Exception as error:  # a damaged pickle raises errors of any type
         text = printable(f"{type(error).__name__}: {error}")
         raise UserError(f"{path}: not a checkpoint that can be opened ({text[:200]})") from None
     model = from_state(data, where=str(path))
-    name = Path(config.checkpoint).name  # part of its identity
+    name = Path(config.checkpoint).name  # part of the parser's identity
     identity = model.save(config.output, name=name, version="converted", half=False)
     source = f"Converted from the checkpoint `{path.name}` (sha256 {sha256_file(path)})"
     licence = "its data, scores and licence are those of its authors."

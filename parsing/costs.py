@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from parsing.text_parser import TextParser
 
 SAMPLE, SAMPLE_PART = 2048, 512
-"""The number of sentences that are parsed, and of those that are parsed together."""
+"""The number of sentences of the sample, and of those that are parsed together."""
 WARM_UP = 64
-"""The number of sentences that are parsed before the time is measured."""
+"""The number of sentences that are first parsed without a measurement."""
 PAPER_SENTENCES = 40_000_000
 """The number of sentences of Simoulin & Crabbé 2021, section 3.1."""
 
@@ -47,7 +47,7 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
     from parsing.trees.cache import write_shard
     from runtime.progress import progress
 
-    shards = cut_into_shards(corpus, SAMPLE)  # it stays open for estimate_length
+    shards = cut_into_shards(corpus, SAMPLE)  # kept, because estimate_length needs an open file
     sample = next(shards)
     worker = Worker(lambda: parser)
     worker.parse(sample.sentences[:WARM_UP])

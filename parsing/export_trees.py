@@ -5,10 +5,9 @@
 Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
 brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.
 For an imported treebank, the command prints which annotation a cache does not keep (:data:`NOT_KEPT`). Words
-of fallback trees have the relation and the tag ``_``. With ``--validate``, what UD's ``validate.py`` would
-refuse at its first three levels is changed in the CoNLL-U (:mod:`corpora.universal`; for labels of Universal
-Dependencies), the number of changed words is printed, and the spaces between words are guessed by the rules
-of English typography.
+of fallback trees have the relation and the tag ``_``. With ``--validate``, trees with labels of Universal
+Dependencies are changed until UD's ``validate.py`` accepts them at levels 1 to 3 (:mod:`corpora.universal`),
+the number of changed words is printed, and the spaces between words are guessed by English typography.
 """
 
 from __future__ import annotations
@@ -91,13 +90,13 @@ def main(config: ExportConfig) -> None:
 
 
 def _what_is_lost(cache: TreeCache, kind: str) -> str:
-    """Return the end of a message, which names what the import of a treebank did not keep."""
+    """Return the end of a message that names the annotation that an import did not keep, or ""."""
     is_imported = f"{kind}_sha256" in (cache.identity.get("corpus") or {})
     return f"; the import did not keep {NOT_KEPT[kind]}" if is_imported else ""
 
 
 def valid_documents(documents: Iterable[Document], counts: Counter[str]) -> Iterator[Document]:
-    """Yield documents that UD's validator accepts; count their ``words`` and the ``changed`` ones."""
+    """Yield documents changed for UD's validator; add up ``words`` and ``changed`` words in ``counts``."""
     for document in documents:
         sentences = tuple(map(mend_tree, document.sentences))
         for old, new in zip(document.sentences, sentences, strict=True):

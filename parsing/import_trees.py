@@ -47,7 +47,7 @@ def main(config: ImportConfig) -> None:
 
 
 def import_trees(output: Path, *, conllu: Path | None = None, ptb: Path | None = None) -> Manifest:
-    """Write a treebank into the new tree cache ``output``. Raises UserError if its files do not fit."""
+    """Write a treebank into the new tree cache ``output``. Raises UserError if a file cannot be used."""
     from parsing.pipeline.driver import cut_into_shards
 
     path = conllu or ptb

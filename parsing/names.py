@@ -13,7 +13,7 @@ MANIFEST = "manifest.json"
 
 
 def absolute_name(spec: str) -> str:
-    """Return a parser's name for any working folder: an existing path is made absolute, other names stay."""
+    """Return a parser's name that holds in any working folder: an existing path becomes absolute."""
     return str(Path(spec).absolute()) if spec not in ("", "builtin") and os.path.exists(spec) else spec
 
 

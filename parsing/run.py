@@ -156,7 +156,7 @@ def check_paper(
 
 
 def refuse_own_input(corpus: str, output: Path) -> None:
-    """Raise UserError if a later run would read the output as text of the corpus folder, in which it lies."""
+    """Raise UserError if the output lies in the corpus folder, where a later run would read it as text."""
     from corpora.registry import CORPUS_NAMES
 
     corpus_folder, output_folder = Path(corpus).resolve(), output.resolve()
@@ -171,7 +171,7 @@ def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
     """Return the devices to parse on, ``["cpu"]`` or GPUs. Raises UserError if one does not exist."""
     if on_cluster:  # which has its own devices
         return ["cuda" if device.startswith("cuda") else "cpu"]
-    # Linux shows the driver as a file; to import torch and ask it takes two seconds.
+    # Linux shows a GPU's driver as a file, which is found sooner than torch is imported (two seconds).
     has_driver = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
     if device == "cpu" or (device == "auto" and not has_driver):
         return ["cpu"]

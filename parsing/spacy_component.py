@@ -5,8 +5,8 @@ sentencizer splits the text. Parsers cannot take tokens of white space or of cha
 token gets the relation ``dep``, the tag ``_SP``, and as its head the word before it, or at the start of a
 document the first word.
 
-spaCy imports this module for every pipeline, also for the one that only tokenises, so that it imports little:
-benepar's extensions took half of the time to the first parsed sentence.
+spaCy imports this module for every pipeline, even for one that only tokenises, so the module imports little.
+For example, benepar's extensions took half of the time to the first parsed sentence.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from runtime.products import ProductKind
 
 SAMPLE = 50
-"""The number of sentences that are read to tell whether a text is English."""
+"""The number of sentences by which it is decided whether a text is English."""
 EASY_SENTENCE = ("The", "cat", "sat", "on", "the", "mat", ".")
 """A sentence that every parser can parse."""
 
@@ -106,7 +106,7 @@ class TextParser:
             return Tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
-        """Parse lists of tokens. Raises UserError if a sentence, which is named by its number, is not one."""
+        """Parse lists of tokens. Raises UserError, with the number of the sentence, if one is not a list."""
         rows = read_sentences(sentences, "parse", strings=False)
         return Trees(batch_sentences(self.parse_to_batch(rows), self.inventories))
 
@@ -177,7 +177,7 @@ def load(
         products: the kind of products on a CPU, ``float32`` (None) or ``int8``.
         max_tokens: longer sentences get a fallback tree.
 
-    Raises UserError if both parsers are None, or if :func:`load_parser` raises it.
+    Raises UserError if both parsers are None, or as :func:`load_parser` does.
     """
     if dep is None and const is None:
         raise UserError("dep and const are both None: nothing to parse with")

@@ -79,13 +79,13 @@ def warn_once(line: str) -> None:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def configuration(cls: type[Config]) -> type[Config]:
-    """Return the class as a frozen keyword-only dataclass that refuses unknown keys, NaN and infinity."""
+    """Make a class a frozen keyword-only dataclass that refuses unknown keys, NaN and infinity."""
     cls.__pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # type: ignore[attr-defined]
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
 def check(config: Any) -> None:
-    """Raise UserError if the value of an option is out of its range; the message names the first such one."""
+    """Raise UserError if an option's value is out of its range; the message names the first such option."""
     from pydantic import ValidationError
 
     try:
@@ -202,8 +202,8 @@ class Command:
 
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
-        # Set before torch is imported, so that its threads sleep while they wait for each other. Threads that
-        # spin may take the core that the last one needs (runtime/device.py).
+        # Set before torch is imported, so that torch's threads sleep while they wait for each other. Threads
+        # that spin may take the core that the last thread needs (runtime/device.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         open_streams()
         outside = RUNS_COMMAND.set(True)
@@ -289,7 +289,7 @@ class Command:
 
 
 def _printed(parse: Callable[..., Any], words: Sequence[str]) -> str:
-    """Return what a parser prints for some arguments, in ASCII without colours, because it is no terminal."""
+    """Return the text that a parser prints for some arguments, in ASCII and without colours."""
     with (
         contextlib.redirect_stdout(io.StringIO()) as text,
         contextlib.redirect_stderr(text),
@@ -325,7 +325,7 @@ _USAGE_ERRORS = (
 
 
 def _named_path(words: Sequence[str]) -> Path:
-    """Return the path that an argument names. Raises UserError if it is empty, the working folder's name."""
+    """Return the path that an argument names. Raises UserError for "", which would be the working folder."""
     if not words[0]:
         raise UserError("an empty name of a file or folder among the arguments")
     return Path(words[0])

@@ -1,7 +1,7 @@
 """Functions that numba compiles once for this machine's processor; their code is kept on disk.
 
-numba's own ``njit(cache=True)`` is not used. With it the first vector ever took as long, and the first vector
-of a new process 8 % longer (processor time), but:
+numba's own ``njit(cache=True)`` is not used. Its speed is similar: the very first vector took as long, the
+first vector of a later process 8 % longer (processor time). But it has these defects:
 
 - It would run old code after a change. It notices a change of the file of a function, but not of the other
   files whose numbers, tables and parts are compiled into the function, such as the rules of roles.
@@ -54,8 +54,8 @@ OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "no_
 which would keep them from being vectorised. Support for array expressions and for calls from C is left out,
 because it took a tenth of the time to compile."""
 PART_OPTIONS = {**OPTIONS, "no_cpython_wrapper": True, "_nrt": False}
-"""Options of parts. They allocate nothing, so that references to arrays are not counted, and they are
-compiled in three quarters of the time."""
+"""Options of parts. Parts allocate nothing, so references to arrays need not be counted, which shortens their
+compilation to three quarters of the time."""
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
@@ -74,8 +74,8 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
 def compiled_if_long(function: Callable[..., Any], rows: int = 1000) -> Any:
     """Return the function, which Python runs until its first arguments have had ``rows`` rows in total.
 
-    With it a few sentences are not delayed by the compiler. Python and compiled code give the same bits if
-    floats are only added and compared.
+    Thus a few sentences need not wait for the compiler. Python and compiled code give the same bits if floats
+    are only added and compared.
     """
     dispatcher = compiled(function)
     remaining_rows = rows
@@ -87,7 +87,7 @@ def compiled_if_long(function: Callable[..., Any], rows: int = 1000) -> Any:
             remaining_rows -= len(args[0])
         if remaining_rows < 0:
             return dispatcher(*args)
-        with np.errstate(all="ignore"):  # as compiled code, which does not warn
+        with np.errstate(all="ignore"):  # because compiled code does not warn either
             return function(*args)
 
     run.compiled = dispatcher  # type: ignore[attr-defined]
@@ -139,12 +139,12 @@ class _CodeFiles(NullCache):  # type: ignore[misc]
 
     @functools.cached_property
     def _ingredients(self) -> str:
-        """Everything that the code depends on; stored code with other ingredients is out of date."""
+        """Everything that decides the code; stored code with other ingredients is out of date."""
         return repr(sorted(map(repr, _ingredients(self.function))))
 
 
 def _ingredients(function: Any) -> Iterator[object]:
-    """Yield what the code of a function depends on: its file, its globals, and the same of its parts."""
+    """Yield what decides a function's code: its file, its globals, and those of the parts that it calls."""
     yield _file_digest(function.__code__.co_filename)
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
@@ -163,7 +163,7 @@ def _file_digest(path: str) -> str:
 
 
 def _code_folders(function: Any) -> list[Path]:
-    """Return the folders of stored code: NUMBA_CACHE_DIR, or one beside the source and one of the user."""
+    """Return the folders of stored code: NUMBA_CACHE_DIR, or else one by the source and one of the user."""
     source = Path(function.__code__.co_filename)
     name = f"{source.parent.name}_{hashlib.sha256(bytes(source.parent.absolute())).hexdigest()[:16]}"
     if config.CACHE_DIR:

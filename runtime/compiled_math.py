@@ -12,8 +12,8 @@ from numba.core import config
 from runtime.compiled import PART_OPTIONS, compiled_part
 
 FEW_SEQUENCES = 0 if config.DISABLE_JIT else 4
-"""The most sequences of a recurrence that is compiled with its products, because calls of torch would take
-most of its time."""
+"""The largest number of sequences whose recurrence is compiled together with its matrix products. For so few,
+calls of torch would take most of the time."""
 
 
 def tanh(x: Any) -> Any:

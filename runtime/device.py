@@ -60,7 +60,7 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
 
 
 def to_host(tensor: Tensor) -> Callable[[], NDArray[np.generic]]:
-    """Queue the copy of a tensor to the host; return a function that waits for this copy and returns it."""
+    """Queue a copy of a tensor to the host; return a function that waits for the copy and returns it."""
     tensor = tensor.detach()
     if tensor.device.type != "cuda":
         return tensor.cpu().numpy

@@ -40,9 +40,9 @@ class MissingExtraError(UserError):
 
 @contextmanager
 def extra(name: str, package: str = "") -> Iterator[None]:
-    """Raise a MissingExtraError if an import in the ``with`` block fails for want of a package.
+    """Raise a MissingExtraError if an import in the ``with`` block fails because a package is missing.
 
-    ``name`` is the extra that installs the package, ``package`` its name if that is not the module's.
+    ``name`` is the extra that installs the package, ``package`` its name if the module is called otherwise.
     """
     try:
         yield
@@ -53,7 +53,7 @@ def extra(name: str, package: str = "") -> Iterator[None]:
 
 
 def check_count(value: object, subject: str) -> int:
-    """Return a value as a whole number from 1. Raises UserError if it is none; it begins with ``subject``."""
+    """Return a whole number from 1. Raises UserError, which begins with ``subject``, for any other value."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise UserError(f"{subject}={value!r:.40}: must be a whole number from 1")
     return int(value)

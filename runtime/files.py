@@ -46,7 +46,7 @@ SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
 def path_of(value: object, subject: str) -> Path:
     """Return a value as a path, which need not exist.
 
-    Raises UserError if it is none; the message begins with ``subject``.
+    Raises UserError, which begins with ``subject``, if the value is not a path.
     """
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{subject}: a {type(value).__name__} is no path")
@@ -60,7 +60,7 @@ def path_of(value: object, subject: str) -> Path:
 
 
 def check_regular(path: Path) -> None:
-    """Raise UserError if a path is no regular file; to read a pipe or a device may never end."""
+    """Raise UserError if a path is not a regular file, because reading a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
@@ -304,8 +304,8 @@ def write_array(path: Path, array: NDArray[np.generic]) -> None:
 def read_array(path: Path, dims: int) -> NDArray[Any]:
     """Map a ``.npy`` file of ``dims`` dimensions into memory, read-only: finite floats in C order.
 
-    numpy itself trusts every header, and raises errors of any type. Raises UserError if the content is any
-    other, such as NaN (with its row) or too few bytes.
+    numpy itself trusts every header, and raises errors of any type. Raises UserError if the content is
+    anything else, such as a NaN, whose row is named, or too few bytes.
     """
     import numpy as np
 

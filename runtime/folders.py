@@ -3,8 +3,8 @@
     with lock_folder(folder), replace_folder(folder) as new_folder:
         write_text(new_folder / "README.md", text)  # and every other file of the new content
 
-The new content is written to ``.change.new`` inside the folder. The atomic step is to rename that to
-``.change.next``. While there is a ``.change.next``, readers take the content from there
+The new content is written to ``.change.new`` inside the folder. The atomic step is to rename ``.change.new``
+to ``.change.next``. While there is a ``.change.next``, readers take the content from there
 (:func:`current_folder`). At last its files are moved to their places in the folder, and it is removed. A kill
 at any moment leaves the old or the new content, and the next writer finishes the change.
 """
@@ -38,7 +38,7 @@ def readme_text(title: str, *paragraphs: str) -> str:
 
 
 def refuse_others(folder: Path, *keys: str) -> None:
-    """Raise UserError if a folder has a config.json of another kind, which has none of these keys."""
+    """Raise UserError if a folder has a config.json with none of these keys, which is of another kind."""
     path = current_folder(folder) / "config.json"
     record = read_json(path) if path.is_file() else dict.fromkeys(keys)
     if not (isinstance(record, dict) and record.keys() & set(keys)):
@@ -48,7 +48,7 @@ def refuse_others(folder: Path, *keys: str) -> None:
 def make_once(
     folder: Path, identity: Mapping[str, Any], files: Sequence[str], make: Callable[[], object]
 ) -> None:
-    """Call ``make``, which writes files of a folder, unless they are there, undamaged and of this identity.
+    """Call ``make`` to write the files of a folder, unless they are there, undamaged and of this identity.
 
     If several runs need the files at the same time, one makes them and the others wait.
 

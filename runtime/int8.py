@@ -29,9 +29,10 @@ INPUT_STEPS, WEIGHT_STEPS = 63, 127
 EXACT_TERMS = 2**24 // (INPUT_STEPS * WEIGHT_STEPS)
 """The number of products of integers whose sum a float32 holds exactly."""
 MIN_TERMS = 48
-"""With fewer terms in a sum, float32 is as fast as fbgemm, whose call takes 30 microseconds."""
+"""The fewest terms of a sum for which fbgemm is used. With fewer, float32 is as fast, because each call of
+fbgemm takes 30 microseconds."""
 ROUNDER = np.float32(3 * 2**22)
-"""Added to a number and subtracted again, it rounds the number to an integer, equally on all processors."""
+"""If it is added to a number and subtracted again, the number is rounded to an integer, on all processors."""
 NO_SCALE = 1e-30
 """A row whose inputs are all smaller counts as zero."""
 SAMPLED = 32
@@ -64,7 +65,7 @@ def quantise_rows(x, steps, scale):  # type: ignore[no-untyped-def]
 
 @compiled
 def write_products(sums, row_scale, column_scale, out, add):  # type: ignore[no-untyped-def]
-    """Write the products [N, M] to ``out``, or add them, given the sums of integers."""
+    """Multiply the sums of integers by both scales; write the products [N, M] to ``out``, or ``add`` them."""
     for n in range(len(sums)):
         row, to, scale = sums[n], out[n], row_scale[n]
         if add:

@@ -1,7 +1,8 @@
 """Writes arrays that are larger than memory, piece by piece; a run that was killed is continued.
 
 Until all rows are written, they are in ``NAME.part``, and the record ``NAME.part.json`` has the number of
-complete rows and the values that decide them. The same call continues there, and ends in the same bytes.
+complete rows and the values that decide them. After a kill the same call goes on from there, and the finished
+file has the same bytes.
 """
 
 import contextlib

@@ -31,7 +31,7 @@ log = logging.getLogger(LOGGER)
 
 
 class Pool(contextlib.AbstractContextManager["Pool"]):
-    """A pool of one worker in this process; for little work this is faster than to start processes."""
+    """A pool of one worker in this process, which for little work is faster than starting processes."""
 
     size = 1
 
@@ -55,7 +55,7 @@ class LocalPool(Pool):
 
     Args:
         worker_class: makes a worker.
-        arguments: the argument of ``worker_class``, or a list of which the workers take one each, in turn.
+        arguments: the argument of ``worker_class``, or a list of arguments that the workers take in turn.
         workers: the number of processes; None is one per core.
     """
 
@@ -115,10 +115,7 @@ class LocalPool(Pool):
 
 
 def _without_absent_script() -> contextlib.AbstractContextManager[Any]:
-    """Hide the file name of a main script that does not exist, such as ``<stdin>``.
-
-    Worker processes would try to run it again, which they do not need.
-    """
+    """Hide the name of a main script that is no file, such as ``<stdin>``, which workers would try to run."""
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
     is_absent = file is not None and not os.path.exists(file)

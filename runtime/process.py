@@ -29,7 +29,7 @@ atexit.register(gc.freeze)
 
 @contextlib.contextmanager
 def pause_collector() -> Iterator[None]:
-    """Pause garbage collection; objects that are made meanwhile are seldom examined later.
+    """Pause garbage collection; objects made in the ``with`` block are seldom examined later, either.
 
     Imports and weights make a million objects, none of which is garbage.
     """
@@ -58,7 +58,7 @@ def shared_lock() -> threading.RLock:
 
 
 def hold_during_forks(acquire: Callable[[], bool], release: Callable[[], object]) -> None:
-    """Let forks wait for a lock, so that it is free in the child, which has no thread that would release it.
+    """Let forks wait for a lock, because the child would have a held lock, but no thread to release it.
 
     ``acquire`` returns whether it got the lock. It must give up soon if the thread that holds the lock may
     wait for another lock of this list.

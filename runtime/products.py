@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from runtime.int8 import Arrange, Int8Matrix
 
 ONEDNN_ROWS = 8
-"""With fewer rows MKL is as fast: reading the weights takes the time, and oneDNN's call costs more."""
+"""The fewest rows for which oneDNN is used. With fewer, MKL is as fast, because most of the time is spent on
+reading the weights, and a call of oneDNN costs more."""
 BLOCK_BYTES = 16 * 2**20
 """The largest result of oneDNN that is computed at once and then copied to its place."""
 
@@ -160,7 +161,7 @@ class TorchProducts(Products):
 
 
 class AutocastProducts(TorchProducts):
-    """Multiplies operands of ``dtype``; results, and with them states, gates and gradients, stay float32."""
+    """Multiplies operands cast to ``dtype``; results are float32, and so are states, gates and gradients."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -217,7 +218,7 @@ class OneDnnProducts(TorchProducts):
         )
 
     def product(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return ``a @ b`` by oneDNN whatever the sizes, but those of a product without terms."""
+        """Return ``a @ b`` by oneDNN, for any sizes but an inner dimension of 0."""
         result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
         return result
 

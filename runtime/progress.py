@@ -17,7 +17,7 @@ INTERVAL_S = 30.0
 TICK_S = 2.0
 """The time after which a terminal's bar is drawn again, so that its clock runs while a unit takes long."""
 ESTIMATED_BAR = "{l_bar}{bar}| {n_fmt}/about {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
-"""tqdm's format with "about" before the total, for a total that is an estimate."""
+"""tqdm's format of a bar, with "about" before a total that is an estimate."""
 Bar: TypeAlias = "tqdm[Any] | NoBar"
 """A bar of tqdm, or an object with its methods ``update(n)`` and ``set_postfix({name: value})``."""
 

@@ -6,9 +6,9 @@
         return code
     loop.load_best()
 
-A run that is killed at any moment and started again ends in the same bits, on the same machine with the same
-threads, processes and versions and without a time limit. For that the batches of an epoch may depend only on
-its number, and a step only on its batch, the weights, the optimiser's state and torch's random numbers. The
+A run that is killed at any moment and started again ends in the same bits, if machine, threads, processes and
+versions are the same and there is no time limit. To this end the batches of an epoch may depend only on its
+number, and a step only on its batch, the weights, the optimiser's state and torch's random numbers. The
 random state of the CPU is in the checkpoints. With a seed,
 :class:`runtime.training_step.GradientDescent` seeds torch before each step, on any device.
 
@@ -66,7 +66,7 @@ class Schedule:
     start_may_win: bool = True
     """Whether the weights before the first step may be the best."""
     patience: int = 0
-    """End after this many evaluations in a row that are no better; 0 goes on."""
+    """End after this many evaluations in a row without a better score; 0 sets no limit."""
     read_every: int = 1
     """Steps after which the metrics are read."""
 
@@ -165,8 +165,8 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
     ) -> int:
         """Train to the end or to a limit, and return the exit code.
 
-        It is 0, or 130 or 143 after Ctrl-C or SIGTERM, when a checkpoint has been written. Signals are
-        handled only in the main thread.
+        The code is 0; after Ctrl-C it is 130 and after SIGTERM 143, when a checkpoint has been written.
+        Signals are handled only in the main thread.
 
         Args:
             step: updates the weights once.
@@ -247,7 +247,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
                 if saves:
                     self.save()
                     last_saved_s = position.seconds
-                if self.reason_to_stop():  # an evaluation may have ended the patience
+                if self.reason_to_stop():  # the patience may have ended with this evaluation
                     break
                 if received_signal:
                     log.info("stopped at step %d; the same command resumes", position.step)
@@ -311,13 +311,13 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
             minutes = round(position.seconds / 60, 3)
             row: Values = {"kind": "evaluation", "step": position.step, "epoch": epoch, "minutes": minutes}
             row |= {**means, **scores}
-            # The first process decides for all, because the last bits of their scores may differ.
+            # The first process decides for all, because the scores of processes may differ in the last bits.
             is_better = self.is_first and self.schedule.is_better(scores, position)
             (is_best,) = self._sum([float(is_better)])
             position.waited = 0 if is_best else position.waited + 1
             if is_best:
                 position.best = row
-                # Before the checkpoint that records it; after a kill between the two, the steps are repeated.
+                # Before the checkpoint with their score: a kill between both only repeats steps.
                 if self.is_first:
                     os.stat(self.folder / LOG)  # fails if the folder was removed, which save would make again
                     save(scores)

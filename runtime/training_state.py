@@ -2,8 +2,8 @@
 
 A checkpoint is a folder, such as ``step-00001200/``, with ``weights.safetensors``,
 ``optimiser.safetensors`` and ``state.json``, which holds the position, the random state and the hashes of the
-other two. It is written under a temporary name, flushed and renamed, so that after a kill or on a full disk
-the previous checkpoint is the newest.
+other two. It is written under a temporary name, flushed and renamed, so that a kill or a full disk leaves the
+previous checkpoint as the newest.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ Values = dict[str, Any]
 """The values of a step or an evaluation, by name; a line of the log."""
 FILES = ("weights.safetensors", "optimiser.safetensors")
 END = ("steps", "limit_s")
-"""The fields of a position that a resumed run does not take from the checkpoint."""
+"""The fields of a position that a resumed run computes anew: the end of the run."""
 log = logging.getLogger(LOGGER)
 
 

@@ -22,7 +22,7 @@ class Steps(Generic[AnyJob, AnyBatch]):
     """The batches of a run."""
 
     of_epoch: Callable[[int], Sequence[AnyJob]]
-    """Returns the jobs of an epoch, by its number alone; fast, because the loop first counts all jobs."""
+    """Returns the jobs of an epoch, given its number; it is fast, because the loop first counts all jobs."""
     prepare: Callable[[AnyJob], AnyBatch]
     """Makes the batch of a job."""
     ahead: int = 0

@@ -1,7 +1,7 @@
-"""Rank texts by the words that they share with a query: BM25 from bm25s, TF-IDF from scikit-learn.
+"""Score texts by the words that they share with a query: BM25 from bm25s, TF-IDF from scikit-learn.
 
 Words are lower-cased and have at least two letters; stop words are kept. In Chinese, which has no spaces
-between words, each character is a word. Word statistics are those of the indexed texts. Legend of dimension
+between words, each character is a word. Words are counted in the texts that are searched. Legend of dimension
 suffixes: N texts.
 """
 

@@ -34,7 +34,7 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class QuerySet:
-    """Queries, the texts of the collection, and the indices in it of each query's relevant sentences."""
+    """Queries, the texts of a collection, and the indices of each query's relevant texts in ``texts``."""
 
     queries: list[str]
     texts: list[str]
@@ -114,10 +114,10 @@ def read_queries(path: Path, corpus: Sequence[str] | None = None) -> QuerySet:
 def report_lines(
     data: QuerySet, vectors: Mapping[str, tuple[FloatArray, FloatArray]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the sizes of the set, then each method and its metrics in per cent: name and text of a line.
+    """Yield the lines of a report, as name and text: the sizes of the set, then the metrics of each method.
 
-    ``vectors`` are those of the queries [Q, D] and of the collection [N, D], by encoder. The lexical methods
-    follow the encoders.
+    Metrics are in per cent. The methods are the encoders, whose ``vectors`` are those of the queries [Q, D]
+    and of the collection [N, D], and then the lexical methods.
     """
     yield "queries", f"{len(data.queries):,} among {len(data.texts):,} sentences; per cent:"
     scores = {name: data.score_vectors(*both) for name, both in vectors.items()}

@@ -75,10 +75,10 @@ class PassageSet:
 def filter_questions(data: PassageSet, keep: str) -> PassageSet:
     """Return the set with the questions that are used for training and evaluation.
 
-    Of dev and test, ``keep`` chooses the questions: ``answered`` keeps those with a relevant candidate (the
-    usual WikiQA and raw TrecQA), ``mixed`` those that also have an irrelevant one (TrecQA "clean"), and
-    ``all`` keeps all. Training questions must have both, because a training pair has one of each. Raises
-    UserError if a split has no question left.
+    In dev and test, ``keep="answered"`` keeps questions with a relevant candidate (the usual WikiQA and raw
+    TrecQA), ``mixed`` those with a relevant and an irrelevant one (TrecQA "clean"), and ``all`` keeps all.
+    Training questions need both, because a training pair has one of each. Raises UserError if a split has no
+    question left.
     """
     splits = {}
     notes = list(data.notes)

@@ -3,7 +3,7 @@
     data = read_task("MRPC", Path("data"))    # data/downstream/..., data/probing/...
     data.splits["train"].a[0]                 # tokens of the first sentence of the first pair
 
-Rows are in the order of the files, because folds and shuffles index into it; the evaluation sorts them later.
+Rows are in the order of the files; the evaluation sorts them, because folds and shuffles depend on the order.
 The characters that end a line differ between tasks, as in the toolkit: ``str.splitlines`` also cuts at NEL,
 form feed and the Unicode separators, and iteration over a text file does not. A sentence is its text split at
 white space, with its capitals; an empty sentence is ``[]``.
@@ -58,7 +58,7 @@ class Split:
         return len(self.a)
 
     def sentences(self) -> Iterator[Tokens]:
-        """Yield the sentences of all rows in order, of a pair first ``a``, then ``b``."""
+        """Yield the sentences of all rows: for each pair first ``a``, then ``b``."""
         for row, first in enumerate(self.a):
             yield first
             if self.b is not None:

@@ -170,7 +170,7 @@ PAIR_READERS: Mapping[str, tuple[Sequence[str], Callable[[TableRow], Iterator[Pa
     "sugarcrepe": (("caption", "caption2", "negative"), _sugarcrepe),
     "opposites": (("sentence", "negated"), _opposites),
 }
-"""By reader: the columns of the published file, and the function that makes pairs of a row."""
+"""The columns of the published file, and the function that makes pairs of a row, by reader."""
 
 
 def task_pairs(task: str, path: Path) -> Iterator[Pair]:

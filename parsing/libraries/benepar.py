@@ -35,7 +35,7 @@ VERSION = "0.2.0"
 UNREADABLE_WORD = "-"
 """The word that replaces one that a model cannot read."""
 MAX_TYPES = 60_000
-"""The number of words for which it is cached whether a model can read them."""
+"""The number of words of which a cache keeps whether the model can read them."""
 
 
 class BeneparParser(DeviceParser):
@@ -88,7 +88,7 @@ class BeneparParser(DeviceParser):
 
 
 def load_benepar(name_or_path: str) -> BeneparParser:
-    """Load a benepar model from a file or folder, or by the name of one that was downloaded; it runs no code.
+    """Load a benepar model from a file or folder, or by the name of a downloaded one; no code of it is run.
 
     Raises UserError if there is no such model, or if benepar cannot read it.
     """
@@ -120,7 +120,7 @@ def load_benepar(name_or_path: str) -> BeneparParser:
 
 
 def patched_libraries() -> ExitStack:
-    """Patch the libraries so that benepar runs no code of a model and finds the method it misses."""
+    """Patch the libraries so that benepar runs no code of a model and finds the missing method."""
     stack = ExitStack()
     # benepar calls torch's loader without weights_only=True; the variable has the same effect.
     stack.enter_context(mock.patch.dict("os.environ", TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"))

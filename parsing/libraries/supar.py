@@ -1,8 +1,8 @@
 """Converts supar's biaffine parsers to :class:`parsing.networks.dependency.DependencyModel`.
 
-The model is that of supar, with other names of the weights, so that a converted checkpoint parses exactly as
-in supar. Two parts are rewritten. Word vectors that supar adds or projects become one table. The projection
-P, b of the characters' vector c becomes part of the input weights of the first layer:
+A converted checkpoint parses exactly as in supar, because the model is the same but for the names of the
+weights and two parts. Word vectors that supar adds or projects become one table. The projection P, b of the
+characters' vector c becomes part of the input weights of the first layer:
 W_ih [w; P c + b] = [W_w, W_c P] [w; c] + W_c b.
 
 Checkpoints are opened in :mod:`parsing.convert`, because supar's ``Parser.load`` unpickles without asking.

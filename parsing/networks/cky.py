@@ -1,9 +1,9 @@
-"""Batched CKY over the spans of many sentences, with the trees of benepar 0.2.0's decoder, also on ties.
+"""Batched CKY over the spans of many sentences; finds the trees of benepar 0.2.0's decoder, also on ties.
 
 The score of a span is that of its best label, on a tie the first one. Label 0 means "no constituent" and
 scores 0; the whole sentence may not have it. The best tree is the one with the highest sum of scores, on a
-tie the one with the leftmost split. Sums are float32 in benepar's order: the best split first, then the
-span's own score.
+tie the one with the leftmost split. Sums are float32 in benepar's order: both parts of the best split are
+added first, and then the span's own score.
 
 Layout: the n(n+1)/2 spans of a sentence of n words are in the order (0,1) (0,2) ... (0,n) (1,2) ... (n-1,n),
 sentence after sentence. Legend of dimension suffixes: B sentences, S spans in all, K labels without the null

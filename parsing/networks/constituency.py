@@ -82,9 +82,9 @@ class LabelHead(nn.Sequential):
     def _best_labels_on_cpu(
         self, posts_PH: Tensor, lengths: Int, needs_label: NDArray[np.bool_], gold: Int, cost: float
     ) -> WaitForLabels:
-        """Compute :meth:`best_labels` in compiled code, but for the product with M."""
+        """Compute :meth:`best_labels`: all but the product with M is compiled code."""
         hidden_layer, norm, output_layer = self.parts
-        # The mean that LayerNorm subtracts is linear, so that it is subtracted from the fenceposts.
+        # LayerNorm's mean is linear in its input, so it can be subtracted from each fencepost once.
         left_PH = posts_PH - posts_PH.mean(-1, keepdim=True)
         right_PH = left_PH + (hidden_layer.bias - hidden_layer.bias.mean())
         scale, shift = norm.weight.detach().numpy(), norm.bias.detach().numpy()

@@ -7,10 +7,10 @@ with x from :class:`parsing.networks.sentence_encoder.SentenceEncoder`, MLP = li
 Relations are scored for one head per token only, the gold head in training and the predicted one in parsing.
 Scores for all pairs of words would take T times the work and memory.
 
-The tree is that of supar (``decode(tree=True, proj=False)``), also among trees of equal scores. Each token
-first takes its best head. If the result is not a tree with exactly one root, the maximum spanning tree is
-taken (Chu-Liu/Edmonds). If that has several roots, the result is the best tree that has one of these as its
-only root.
+The tree is the one that supar finds (``decode(tree=True, proj=False)``), also if several have the same score.
+Each token first takes its best head. If the result is not a tree with exactly one root, the maximum spanning
+tree is taken (Chu-Liu/Edmonds). If that has several roots, the best tree that has one of these as its only
+root is taken.
 
 Legend of dimension suffixes: B sentences, T positions (0 is the root's), D encoder output, A arc space, M
 relation space, R relations, N tokens of a batch. ``scores[i, j]`` is the score of head j for token i.

@@ -1,6 +1,6 @@
 """Turns words and characters into integers: vocabularies, word types and padded batches.
 
-A *type* is a distinct word form. What depends on the form alone (the id of the word, its characters) is
+A *type* is a distinct word form. The id of the word and its characters depend on the form alone. They are
 computed once per type and stored in a row of a table, so that neither the lookup of ids nor the character
 encoder runs twice on the same word.
 
@@ -124,8 +124,8 @@ class WordBatch:
 def make_batch(table: TypeTable, sentences: Sequence[Sequence[str]], *, end_boundary: bool) -> WordBatch:
     """Make a padded batch of tokenised sentences.
 
-    Each begins with a boundary, which the dependency parser takes for the root; with ``end_boundary`` it also
-    ends with one.
+    Each sentence begins with a boundary, which is the dependency parser's root. With ``end_boundary`` it ends
+    with another one.
     """
     lengths_B = np.array([len(tokens) + 1 + end_boundary for tokens in sentences], dtype=np.int64)
     rows_BT = np.full((len(sentences), int(lengths_B.max())), TypeTable.PAD_ROW, dtype=np.int64)

@@ -1,17 +1,17 @@
 """Bidirectional LSTM layers whose states do not depend on padding, with a faster pass for inference on a CPU.
 
 The two directions of a layer are separate LSTMs, and the backward one reads each sentence reversed within its
-length. With that, padded input gives exact states, and torch uses oneDNN's fused LSTM, which it does not use
-for packed sequences; training takes half the time. Without gradients on a CPU,
+length. Therefore padded input gives exact states, and torch uses oneDNN's fused LSTM, which it does not use
+for packed sequences; this halves the time of training. Without gradients on a CPU,
 :meth:`BidirectionalLayer.packed_states` computes the same states without padding or reversal, in 0.71 of the
 time of torch's LSTM:
 
     i, f, o = σ(W x_t + U h + b)   g = tanh(W x_t + U h + b)   c ← f∘c + i∘g   h ← o∘tanh(c)
 
-Positions are packed in the order of time and, within a time, by falling length of their sentences, so that
-the sentences that have not ended are the first rows. W x is computed before the first step, once for each
-word type, so that a step is one product U h and one compiled pass over its rows. For few sentences all steps
-are one compiled call, which takes a third of the time.
+Positions are sorted by time (their place in the sentence) and then by falling length of their sentences, so
+that the sentences that have not ended are the first rows. W x is computed before the first step, once for
+each word type, so that a step is one product U h and one compiled pass over its rows. For few sentences all
+steps are one compiled call, which takes a third of the time.
 
 Legend of dimension suffixes: B sentences, T positions, N packed positions, K distinct inputs, E input, H
 hidden of one direction, D = 2H of both.

@@ -157,9 +157,9 @@ class DeviceParser:
 
     If the GPU's memory is too small, batches are halved for good.
 
-    Its identity is the name, version and sha256 of the weights. On a GPU it also has the type of the device,
-    and on a CPU with products in int8 the kind of products, because both round differently, which may change
-    a tree.
+    The parser's identity is its name, its version and the sha256 of its weights. On a GPU the type of the
+    device is added, and on a CPU with products in int8 the kind of products, because both round differently,
+    which may change a tree.
     """
 
     def __init__(self, module: nn.Module, identity: dict[str, str]) -> None:
@@ -231,7 +231,7 @@ class DeviceParser:
 
 
 def _advance(batch: Iterator[None]) -> bool:
-    """Continue a batch up to its next stage; return False if that has finished it."""
+    """Continue a batch up to its next stage; return False if the batch is finished."""
     return next(batch, "finished") is None
 
 
@@ -267,7 +267,7 @@ class ParserModel(nn.Module):
         Args:
             path: the folder, which is replaced.
             name: the name of the model, part of its identity.
-            version: its version, likewise.
+            version: the version of the model, part of its identity.
             half: whether weights are written in float16 rather than float32.
         """
         dtype = torch.float16 if half else torch.float32

@@ -95,7 +95,7 @@ class SentenceEncoder(nn.Module):
         return torch.cat([words_UE, self.characters(characters_UC, counts_U)], -1)
 
     def _training_inputs(self, batch: WordBatch) -> Tensor:
-        """Return the inputs of a batch, [B, T, E]; if word or characters are dropped, the rest is doubled."""
+        """Return the inputs [B, T, E]; if dropout removes the word or its characters, the rest is doubled."""
         types_BT = batch.types_BT.to(self.words.weight.device)
         words_U, characters_UC, counts_U = batch.table.features(batch.rows_U)
         words_BT = words_U.to(types_BT.device)[types_BT]

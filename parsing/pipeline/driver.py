@@ -34,13 +34,12 @@ from runtime.pool import Pool
 from runtime.progress import progress
 
 PART_SENTENCES = 1024
-"""The number of sentences of a part. It is about a second of work, the longest that a worker is idle at the
-end."""
+"""The number of sentences of a part. At the end of a run, workers are idle for at most its time, a second."""
 MAX_FAULTS = 20
-"""The largest number of faults of a part that are logged; all are flagged."""
+"""The largest number of faults of a part that are logged; every such sentence is flagged."""
 ADVICE = "take fewer --workers, or free memory; the same command resumes"
 MakeParser = Callable[[], TextParser]
-"""Loads the parsers in the worker process; a pool of processes needs one that can be pickled."""
+"""Loads the parsers in the worker process; for a pool of processes it must be picklable."""
 log = logging.getLogger(LOGGER)
 
 

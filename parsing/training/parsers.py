@@ -47,8 +47,8 @@ Ids: TypeAlias = dict[str, int]
 class ParserTrainer:
     """Trains the parsers for which there are data; a batch is a list of indices of sentences.
 
-    A sentence with arcs and a tree with the same words become one training sentence. If there are several of
-    the same words, the first ones are joined, then the second ones, and so on.
+    A sentence with arcs and a tree of the same words become one training sentence. If several have the same
+    words, the first sentence is joined with the first tree, the second with the second, and so on.
 
     Args:
         sentences: training sentences with arcs; may be empty.
@@ -88,7 +88,7 @@ class ParserTrainer:
         for model in self.models.values():
             model.encoder = self.encoder
         self._table = TypeTable(vocabulary)
-        for tokens in self.words:  # in a fixed order, which is that of sums, also after a resumption
+        for tokens in self.words:  # in a fixed order, so that a resumed run adds up in the same order
             self._table.rows(tokens)
         module = nn.ModuleDict(self.models).to(device)
         self.descent: GradientDescent[list[int]] = GradientDescent(
@@ -183,7 +183,7 @@ class ParserTrainer:
 
     def validate(self) -> dict[str, float]:
         """Return the scores on dev in per cent; ``mean``, of LAS and F1, decides which weights are best."""
-        # New parsers each time, because the type vectors that a parser caches are outdated after a step.
+        # Made anew each time, because a parser caches type vectors, which a step makes outdated.
         scores: dict[str, float] = {}
         if self.dependency is not None:
             scores |= score_parser("dep", BiaffineParser(self.dependency), self.dev["dep"])

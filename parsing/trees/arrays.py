@@ -1,9 +1,9 @@
 """Trees as arrays: binarisation and its inverse, and the heights and defects of many trees at once.
 
-Binarisation is left markovisation of order 0 (docs/equations.md): A(b c d) becomes A(dummy(b c) d), and a
-sentence of n words has n - 1 internal nodes with exactly two children each. In the spans a unary chain is
-already one label (``S::VP``), also above a single word. Label 0 is the parser's null label ``""``; it means
-that there is no chain above a word, or that the sentence as a whole has no label.
+Binarisation is left markovisation of order 0 (docs/equations.md): A(b c d) becomes A(dummy(b c) d), and so a
+sentence of n words has n - 1 internal nodes with two children each. A unary chain, also above a single word,
+is one label (``S::VP``) in both forms. Label 0 is the parser's null label ``""``. It means that a word has no
+chain above it, or that the sentence as a whole has no label.
 
 Legend of dimension suffixes: n words of a sentence, m spans, B sentences, N tokens; internal nodes of
 sentence i start at ``offsets[i] - i``. Ids as in :class:`parsing.trees.batch.Batch`.
@@ -73,7 +73,7 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
 
 @compiled_part
 def _count_dependents(head, count):  # type: ignore[no-untyped-def]
-    """Add the number of dependents of each word to ``count``; return the defect, which may not be a cycle."""
+    """Add the number of dependents of each word to ``count``; return any defect but a cycle."""
     roots = 0
     for h in head:
         if h < 0 or h > len(head):
@@ -122,16 +122,16 @@ def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, 
 
 @dataclass(frozen=True, slots=True)
 class BinaryTree:
-    """A binary tree over n words: nodes 0..n-1 are the words, n..2n-2 the others, children before parents."""
+    """A binary tree over n words: nodes 0..n-1 are words, n..2n-2 internal nodes, children before parents."""
 
     leaf_label: Int
     """int32 [n], the unary chain above each word, 0 for none."""
     left: Int
     """int32 [n-1], the left child of node n+i."""
     right: Int
-    """int32 [n-1], its right child."""
+    """int32 [n-1], the right child of node n+i."""
     label: Int
-    """int32 [n-1], its label, which is the dummy label if binarisation added the node."""
+    """int32 [n-1], the label of node n+i, which is the dummy label if binarisation added the node."""
 
 
 def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:

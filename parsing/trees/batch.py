@@ -61,7 +61,7 @@ DUMMY_NAME = "<dummy>"
 
 
 def flag_reasons(flags: UInt8) -> dict[str, int]:
-    """Count the flagged sentences by reason; an unexplained fallback tree is a parser's fault."""
+    """Count the flagged sentences by reason; a fallback tree that no flag explains is a parser's fault."""
     is_too_long = (flags & TOO_LONG) > 0
     has_fallback = (flags & (DEP_FALLBACK | CONST_FALLBACK)) > 0
     is_fault = (flags & (EMPTY | BLANK_TOKEN | TOO_LONG)) == 0
@@ -284,7 +284,7 @@ class ConstituencyParser(Protocol):
 class JointParser(Protocol):
     """A parser whose encoder another parser may share, so that each sentence is encoded once for both.
 
-    The parsers of this package are such parsers; one of your own need not be.
+    The parsers of this package implement this; a parser of your own need not.
     """
 
     def knows(self, word: str) -> bool:

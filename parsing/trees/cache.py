@@ -82,7 +82,7 @@ class Manifest(Inventories):
         return sum(getattr(row, name) for row in self.shards)
 
     def describe(self, folder: Path) -> str:
-        """Describe in indented lines what the cache in ``folder`` holds, and what was flagged and why."""
+        """Return indented lines on the content of the cache in ``folder``, and on its flagged sentences."""
         size = sum((folder / row.file).stat().st_size for row in self.shards)
         counts = {unit: self.total(f"{unit}s") for unit in ("sentence", "token", "document")}
         counts["shard"] = len(self.shards)
@@ -105,8 +105,8 @@ class Manifest(Inventories):
     def write(self, folder: Path) -> None:
         """Replace the manifest in ``folder`` atomically."""
         values = config_to_json(replace(self, shards=()))
-        # The seal is the json_digest of the whole manifest. It is computed from rows that became JSON once,
-        # because the manifest is written after every shard: for 5,000 shards it takes 0.06 s instead of 0.6.
+        # The seal is the json_digest of the whole manifest. It is computed from rows that are kept as JSON,
+        # because the manifest is written after every shard: for 5,000 shards 0.06 s instead of 0.6.
         lines = [row.line for row in self.shards]
         before, key, after = json.dumps(values, sort_keys=True).rpartition('"shards": [')
         values[SEAL] = hashlib.sha256(f"{before}{key}{', '.join(lines)}{after}".encode()).hexdigest()
@@ -368,7 +368,7 @@ class _Shard:
         nodes = slice(tokens.start - first, tokens.stop - stop)
         arrays: dict[str, Any] = {}
         for field in fields:
-            # Kept as narrow as it is stored: it is cheaper to widen each batch than the whole shard.
+            # Kept in the narrow type of the file, because a batch is cheaper to widen than the whole shard.
             if self.keeps_arrays and field not in self._arrays:
                 self._arrays[field] = self.file[field][:]
             values = self._arrays[field] if field in self._arrays else self.file[field]

@@ -66,7 +66,7 @@ def open_shard(path: Path, row: ShardRow, first: int, names: Inventories, fields
         names: the names of the ids in the trees.
         fields: the arrays of trees that it must hold.
 
-    Raises UserError if a sentence is wrong; it names the first of these.
+    Raises UserError, which names the first wrong sentence, if there is one.
     """
     import h5py
 

@@ -1,10 +1,10 @@
 """The role of each word to its head in the tree, for encoders that read a tree from its leaves up.
 
-It is the role of the canonical arc between the two (:mod:`parsing.trees.roles`), so that the doctor is the
-patient in "the doctor was praised" as in "she praised the doctor". If the arc starts at the child, as from
-the verb of a relative clause to the noun above it, the child's role is "has" and the role of the arc, such as
-"has patient". If there is no arc, the kind of the child's relation decides, and the role may also be
-"conjunct", "function" or "other".
+It is the role of the canonical arc between the word and its head (:mod:`parsing.trees.roles`). Therefore the
+doctor is the patient both in "the doctor was praised" and in "she praised the doctor". If the arc starts at
+the word, as from the verb of a relative clause to the noun above it, the word's role is "has" and the role of
+the arc, such as "has patient". If there is no arc, the kind of the word's relation decides, and the role may
+also be "conjunct", "function" or "other".
 """
 
 from functools import cache
@@ -26,7 +26,7 @@ def _relation_tables(relations: tuple[str, ...]) -> tuple[Int64, Int64]:
 
 
 def child_roles(batch: Batch) -> Int64:
-    """Return the role of each token as an index in ``CHILD_ROLES``, int64 [N]; without meaning for a root."""
+    """Return each token's role as an index in ``CHILD_ROLES``, int64 [N]; that of a root means nothing."""
     types, word_N = batch.distinct_words()
     kinds_R, role_R = _relation_tables(tuple(batch.relations))
     kinds_N, flags_N = kinds_R[batch.relation], word_flags(types)[word_N]

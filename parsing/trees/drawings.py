@@ -1,7 +1,7 @@
 """Draws trees as SVG, as wide as their words need; on a narrower page they are scaled down.
 
-Dependencies are drawn here, as arcs above the words, because spaCy's displaCy gives every word the width of
-the longest one. Constituents are drawn by svgling, with all words on one line.
+This module draws dependencies itself, as arcs above the words, because spaCy's displaCy gives every word the
+width of the longest one. svgling draws constituents, with all words on one line.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,14 +27,14 @@ def dependency_svg(
     *,
     marked: Collection[int] = (),
 ) -> str:
-    """Draw the arcs from heads to dependents above the words; the root's relation stands beside its tag.
+    """Draw the arcs from heads to dependents above the words; the root's relation is written by its tag.
 
     Args:
         words: the words of the sentence.
         heads: the head of each word, 1-based, 0 for the root.
         relations: the relation of each word to its head.
         tags: a tag below each word; None draws none.
-        marked: the positions, from 0, of words whose arcs are dashed and of the class ``differs``.
+        marked: the positions, from 0, of words whose arcs are dashed and have the CSS class ``differs``.
     """
     captions = [printable(tag) for tag in tags or [""] * len(words)]
     arcs = []  # head and dependent, from 0, and relation
@@ -78,7 +78,7 @@ def _levels(spans: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _arc_svg(from_x: int, to_x: int, relation: str, top: int, base: int) -> str:
-    """Draw one arc from head to dependent, with its arrow, and its relation on a white ground."""
+    """Draw one arc from head to dependent, with an arrow, and the relation on a white ground."""
     turn = 8 if from_x < to_x else -8
     path = f"M{from_x},{base} V{top + 8} Q{from_x},{top} {from_x + turn},{top} H{to_x - turn} "
     path += f"Q{to_x},{top} {to_x},{top + 8} V{base - 4}"

@@ -1,7 +1,7 @@
 """Puts what parsers found into the arrays of a batch; a sentence without a valid parse gets a fallback tree.
 
-A dependency parse is valid if it is a tree, a constituency parse if its spans nest; both may only use ids of
-the parser's inventories.
+A dependency parse is valid if it is a tree, and a constituency parse if its spans nest. The ids of both must
+be in the parser's inventories.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from parsing.trees.batch import (
 )
 
 Report = Callable[[str], object]
-"""A function that takes a line on a sentence that could not be parsed."""
+"""Reports one line about a sentence that could not be parsed."""
 
 
 def batch_of_parses(
@@ -39,14 +39,14 @@ def batch_of_parses(
     constituents: dict[int, ConstituencyParse] | None,
     report: Report,
 ) -> Batch:
-    """Put sentences and parses into a batch; without a valid one a sentence gets a fallback tree and a flag.
+    """Put sentences and parses into a batch; instead of an invalid parse there is a fallback tree and a flag.
 
     Args:
         sentences: the tokens of each sentence.
         flags: the flags of each sentence, [B], which are updated.
         inventories: the names of the ids; treebanks may use the relation and the tag ``_``.
         dependencies: dependency parses by the index of the sentence; None leaves out these trees.
-        constituents: constituency parses, likewise.
+        constituents: constituency parses in the same form.
         report: called with a line for each parse that is not a tree.
     """
     id_of_type: dict[str, int] = {}
@@ -92,10 +92,7 @@ def _dependency_fields(
 
 
 def _dependency_defect(parse: DependencyParse, tokens: int, relations: int) -> str:
-    """Return what is wrong with the parse of a sentence, or "" if nothing is.
-
-    ``tokens`` is the number of tokens of the sentence, ``relations`` that of the parser's relations.
-    """
+    """Return what is wrong with a parse, given the numbers of tokens and of the parser's relations, or ""."""
     if len(parse.heads) != tokens or not _are_ids(parse.relations, tokens, relations):
         return "ids outside the parser's inventories, or not one per word"
     _, defects = dependency_heights(parse.heads, np.array([0, tokens]))

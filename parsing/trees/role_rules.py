@@ -25,7 +25,7 @@ _WORDS_OF_SET = {row["kind"]: row["members"].split() for row in _ROWS if row["of
 ROLE_OF_RELATION = {
     relation: row["role"] for row in reversed(_ROWS) if row["role"] for relation in row["members"].split()
 }
-"""The role of a dependent of which only the relation is known: the role of the first kind that has it."""
+"""The role of a dependent by its relation alone: the role of the first kind that lists the relation."""
 
 
 def _constants(names: Iterable[str], values: Iterable[int]) -> Any:
@@ -200,4 +200,4 @@ def _table(rules: Sequence[ClauseRule | DependentRule]) -> np.recarray[Any, Any]
 
 CLAUSE_TABLE, DEPENDENT_TABLE = _table(CLAUSE_RULES), _table(DEPENDENT_RULES)
 TABLES = (_ROWS, ROLES, CLAUSE_TABLE.tolist(), DEPENDENT_TABLE.tolist())
-"""Everything but the code that decides which arcs are made."""
+"""The data that decide which arcs are made."""

@@ -24,11 +24,10 @@ TOKEN = np.dtype([(name, np.int64) for name in (*_TOKENS, *_BITS)])
 
 Five fields are other tokens, as indices in the batch or ``NO_TOKEN``: ``parent`` is the token's head,
 ``first_child`` its first dependent, ``next_sister`` the next dependent of its head, ``antecedent`` the token
-that it stands for, ``standard`` what it is compared with.
+that a pronoun or auxiliary stands for, and ``standard`` the token that this one is compared with.
 
-Four fields are bits: ``kinds`` of its relation, ``word`` of the sets of words that it is in, ``child_kinds``
-of the relations of all its dependents, ``mark`` of the sets of words that its preposition or conjunction is
-in.
+Four fields are bits: ``kinds`` of the token's relation, ``child_kinds`` of the relations of its dependents,
+``word`` of the sets of words that it is in, and ``mark`` of those that its preposition or conjunction is in.
 
 The others are 0 or 1: ``standard_has_more`` in a comparison, ``is_negated``, and ``has_pronoun``, which is 1
 for a clause with a relative pronoun that stands for the noun above the clause."""
@@ -272,7 +271,7 @@ def _resolve_auxiliary(tree, auxiliary):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _find_comparison(tree, standard):  # type: ignore[no-untyped-def]
-    """Find the word that is compared with a standard, and which of the two has more.
+    """Record which word is compared with a standard, and which of the two has more.
 
     Example: he:3:nsubj is:3:cop older:0:root than:5:case she:3:obl -> than:he:she
     Example: he:2:nsubj runs:0:root faster:2:advmod than:5:case she:3:obl -> than:he:she

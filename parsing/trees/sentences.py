@@ -2,7 +2,7 @@
 
 A dependency tree is given by 1-based heads (0 for the root) and relation names, a constituency tree by tags
 and labelled spans in preorder, the whole sentence first. Drawings are text, or SVG
-(:mod:`parsing.trees.drawings`). Training reads the arrays of :mod:`parsing.trees.batch` in their place.
+(:mod:`parsing.trees.drawings`). Training does not read these lists, but arrays (:mod:`parsing.trees.batch`).
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def dependency_text(
 
 
 def _indentation(indent: str, depth: int) -> str:
-    """Return the indentation, which begins anew, with the depth, after every :data:`LEVELS` levels.
+    """Return the indentation; after every :data:`LEVELS` levels it begins anew, with the depth as a number.
 
     Without that, a drawing would grow with the square of the depth: 15 GB for a chain of 100,000 words.
     """
