@@ -9,9 +9,9 @@ this program alone, checks them, and derives further values from them. All code 
 this one (:data:`ProgramConfig`). The options of word tables, encoders and losses are in
 :mod:`multiview.model_config`. This module imports no torch.
 
-The defaults are the preset ``laptop``, whose new views learn within minutes on two cores: a tree begins as a
-bag of words that is equal in all views, so that they match each other from the first step on, and words are
-dropped, because small corpora are learned by heart. ``paper`` and ``gpu`` are files in ``multiview/presets``.
+The defaults are the preset ``laptop``. New views learn within minutes on two cores, because a tree begins as
+a bag of words, which is the same in all views, so that they match each other from the first step on. Words
+are dropped, because a small corpus would be learned by heart. ``multiview/presets`` has the other presets.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ DISTIL = "distil:"
 BUILTIN_WORDS = "builtin"
 """The value of ``--vectors`` that chooses the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
 NO_VECTORS = NO_START = NO_VIEWS = "none"
-"""With this value of ``--vectors`` words start at random, with this of ``--start`` all weights do, and with
-this of ``--views`` only the read-out of the start is trained."""
+"""The value by which ``--vectors`` starts words at random, ``--start`` starts all weights at random, and
+``--views`` trains only the read-out of the start."""
 TRAIN = "train"
 """The value of ``--vectors`` that trains skip-gram vectors on the corpus itself."""
 

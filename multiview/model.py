@@ -70,8 +70,8 @@ class MultiViewEncoder:
         vectors = encoder.encode(["The doctor praised her.", "She was praised by the doctor."])
         cosines = encoder.similarity(vectors, vectors)
 
-    Use :meth:`load` to make one. The constructor takes a model in memory; its other arguments are those of
-    :meth:`load`, and ``name`` is how the encoder calls itself.
+    Use :meth:`load` to make one. The constructor takes a model in memory, the encoder's ``name`` in messages,
+    and arguments of :meth:`load`.
     """
 
     pretokenized = True

@@ -271,14 +271,14 @@ class Command:
         parse = functools.partial(tyro.cli, self.config, prog=program, description=description, **settings)
         with rules:
             try:
-                with contextlib.redirect_stderr(io.StringIO()) as box:
+                with contextlib.redirect_stderr(io.StringIO()) as captured:
                     config = parse(args=words)
             except SystemExit as stop:
-                if not stop.code or not box.getvalue():  # --help, or not torchrun's first process
+                if not stop.code or not captured.getvalue():  # --help, or not torchrun's first process
                     raise
                 raise UserError(_usage_error(words, parse)) from None
-            if box.getvalue():  # a warning
-                print(box.getvalue(), end="", file=sys.stderr)
+            if captured.getvalue():  # a warning
+                print(captured.getvalue(), end="", file=sys.stderr)
             return config
 
     def _refuse(self, message: str, code: int) -> int:

@@ -1,4 +1,4 @@
-"""Mathematics for compiled functions: tanh, sigmoid, and matrix products with few rows."""
+"""Functions that compiled code calls: tanh, sigmoid, and matrix products with few rows."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""Statistics of scores that packages of several layers report."""
+"""Computes the area under the ROC curve, which several packages report."""
 
 import numpy as np
 from numpy.typing import NDArray

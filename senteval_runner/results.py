@@ -137,7 +137,7 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
 
 
 def _join_last(rows: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """Merge rows with equal first and second columns into one, and join their third columns by commas."""
+    """Merge rows whose first two columns are equal, and join their third columns by commas."""
     third_columns: dict[tuple[str, str], list[str]] = {}
     for first, second, third in rows:
         third_columns.setdefault((first, second), []).append(third)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
 FEATURE_LENGTH = 5.06
-"""L. Each of 2,560 features has a deviation of 0.1, each of 256 one of 0.32; chosen on development tasks."""
+"""L, chosen on development tasks. With 2,560 features each has a deviation of 0.1, with 256 of 0.32."""
 SAMPLE_SENTENCES, SAMPLE_BLOCK_SENTENCES = 5_000, 50
 """The number of sentences over which a scale is measured, and of neighbouring sentences in a block."""
 SentenceRange = tuple[int, int]

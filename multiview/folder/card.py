@@ -252,7 +252,7 @@ def foreign_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
 
 
 def readout_card(source: Path, target: Path, command: str, facts: Sequence[str]) -> str:
-    """Return the README.md of a model with another read-out: its card, and a section on the new read-out.
+    """Return the README.md of a model with another read-out: the old card and a section on the new read-out.
 
     The card of ``builtin`` is replaced by a short text, because its scores are those of its own read-out.
 

@@ -1,4 +1,4 @@
-"""The judge of pairs, and its judgements.
+"""The judge: :class:`Judge` takes pairs of sentences, and returns a :class:`Judgement` of each.
 
 Legend of dimension suffixes: n pairs, F features of a pair, D size of a vector.
 """
@@ -205,17 +205,17 @@ class Judge:
     def choose_threshold(
         self, pairs: Iterable[Sequence[Any]], labels: Sequence[object], *, precision: float = 0.99
     ) -> Threshold:
-        """Choose and set the threshold from which on a share ``precision`` of pairs say the same; return it.
+        """Choose, set and return a threshold that accepts pairs with the given precision.
 
         The pairs should come from the use of the judge: for a semantic cache, they are pairs that it finds by
         cosine. The threshold is chosen on one half of the pairs, and its precision is counted on the other
         half. From then on it decides :attr:`Judgement.same`, and :meth:`save` writes it. Raises UserError if
-        the pairs do not show such a precision; the message says what they show.
+        the pairs do not show this precision; the message says what they show.
 
         Args:
             pairs: the pairs of sentences.
             labels: a label for each pair, 1 or True if both sentences say the same, else 0; both must occur.
-            precision: from 0.5 to below 1.
+            precision: the share of the accepted pairs that say the same, from 0.5 to below 1.
         """
         caller = "judge.choose_threshold"
         pair_list, label_list = _read_labelled(pairs, labels, caller)
@@ -285,8 +285,8 @@ def _read_labelled(
 ) -> tuple[list[tuple[Text, Text]], list[int]]:
     """Return the pairs and their labels, 0 or 1.
 
-    Raises UserError, which begins with ``caller``, if an element is not a pair, or a label neither 0 nor 1,
-    if there is not one label for each pair, or if only one of the labels occurs.
+    Raises UserError, which begins with ``caller``, if an element is not a pair, a label is neither 0 nor 1,
+    the numbers of pairs and labels differ, or all labels are equal.
     """
     pair_list, label_list = read_pairs(pairs, caller), read_elements(labels, caller, "labels")
     for index, label in enumerate(label_list):

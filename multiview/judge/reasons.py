@@ -1,4 +1,4 @@
-"""Finds who does what to whom in two sentences, and the reasons why they do not say the same."""
+"""Finds, in compared sentences, who does what to whom, and the reasons why they do not say the same."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Computes how alike two sentences are, from 0 to 1, by a logistic regression that is fitted on graded pairs.
 
-It reads the judge's features without the topic, the cosines of slots, and the cosines of meaning and of
-structure. The last two are by the encoder that parses the sentences for the judge.
+The regression reads the judge's features without the topic, the cosines of slots, and the cosines of meaning
+and of structure, which the encoder computes that parses the sentences for the judge.
 
 Legend of dimension suffixes: n pairs, L slots, F features, D size of a vector.
 """
@@ -112,7 +112,7 @@ class ComparedPairs:
             self._pairs, self.comparison, self._features_nF, self._source
         )
         similarity_n = self._load_weights().probabilities(features_nF)
-        # The sentences that two long texts share count as alike, by their share of the words.
+        # The sentences that two long texts share have similarity 1; their weight is their share of the words.
         similarity_n = 1 - (1 - similarity_n) * [_share_that_differs(*pair) for pair in self._pairs]
         return Similarities(self.limits.settle(similarity_n), slot_nL)
 

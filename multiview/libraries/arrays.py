@@ -36,8 +36,8 @@ def check_vectors(
         dim: D, if it is known.
         columns: K, the number of vectors of each sentence.
 
-    Raises UserError if the shape is another one, or if a value is not finite; it names the first such
-    sentence.
+    Raises UserError if the shape is another one, or if a value is not finite; the message names the first
+    sentence with such a value.
     """
     vectors, n = _to_array(output, f"{name}: encode() returned a {type(output).__name__}"), len(sentences)
     fits_sentences = vectors.ndim > 1 and vectors.shape[-1] and vectors.shape[:-1] in ((n,), (columns, n))
@@ -80,7 +80,7 @@ def unit_rows(rows: Float) -> Float:
     """Return the rows scaled to length 1, without overflow or underflow of squares; zero rows stay zero.
 
     Each row is first divided by the largest magnitude of its numbers. :func:`runtime.vectors.divide_by_norms`
-    does not do so, which is faster, and differs in the last digits.
+    leaves that out; it is faster, and its results differ in the last digits.
     """
     least, most = (statistic(axis=1, keepdims=True, initial=0) for statistic in (rows.min, rows.max))
     unit: Float = rows / np.maximum(np.maximum(most, -least), np.finfo(rows.dtype).tiny)
@@ -103,7 +103,7 @@ def _to_array(value: Any, subject: str) -> NDArray[Any]:
 def report_in_one_line(message: str, advice: str = "") -> Iterator[None]:
     """Raise a library's error as a UserError: message, first line of the error in brackets, advice.
 
-    Errors for want of memory or disk are raised as they are.
+    Errors that mean a lack of memory or a full disk are raised unchanged.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Finds the candidates of a query, rows that may be near to it, by an index of FAISS (extra ``index``).
+"""Finds, by an index of FAISS (extra ``index``), the candidates of a query: rows that may be near to it.
 
 Vectors are scaled to length 1, reduced to principal components of 8 bits each, and put into the cells of
 k-means. A query is compared with the vectors in the cells nearest to it. The file of the index is mapped into
@@ -46,14 +46,14 @@ class SearchIndex:
 
     @classmethod
     def load_or_build(cls, vectors_ND: NDArray[Any], folder: Path, identity: Mapping[str, Any]) -> Self:
-        """Read the index of vectors from a folder, or build it if the one there has another ``identity``."""
+        """Read the index of vectors from a folder, or build it if the folder has no index of ``identity``."""
         path, recipe = folder / "vectors.faiss", _factory_string(*vectors_ND.shape)
         identity = {**identity, "recipe": recipe}
         make_once(folder, identity, [path.name], lambda: _write(path, recipe, vectors_ND))
         return cls(path)
 
     def candidates(self, queries_QD: NDArray[np.floating], top_k: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the candidates of each query, row numbers [C] in ascending order, to find its ``top_k``."""
+        """Yield the rows [C], ascending, in which the ``top_k`` nearest of each query are to be found."""
         count = max(MIN_CANDIDATES, 2 * top_k)
         _, rows_QC = self.index.search(_unit_rows(queries_QD), count)
         yield from (np.sort(rows_C[rows_C >= 0]) for rows_C in rows_QC)

@@ -1,4 +1,4 @@
-"""Keeps vectors, so that every distinct sentence is encoded once, whichever run needs it.
+"""Keeps vectors in memory or on disk, so that every distinct sentence is encoded once, also by later runs.
 
 :class:`StoredVectors` wraps the function of sentences that step 3 returns (:mod:`multiview.names.vectors`),
 and computes only what its :class:`VectorStore` lacks. A store is a folder of shards that never change:

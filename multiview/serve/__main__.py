@@ -4,8 +4,8 @@
     python -m multiview.serve runs/models/MODEL --index answers.txt --token-file token.txt
 
 Paths are ``/v1/embeddings``, ``/rerank``, ``/judge``, ``/search``, ``/compare``, ``/v1/models``, ``/health``,
-``/live``, ``/metrics`` and ``/``, a page to try it on (docs/serving.md). SIGTERM ends it when what it has is
-answered; SIGHUP opens the models anew.
+``/live``, ``/metrics`` and ``/``, a page to try it on (docs/serving.md). SIGTERM ends the server after the
+requests that it has are answered; SIGHUP opens the models anew.
 """
 
 import logging
@@ -63,7 +63,7 @@ def main(config: ServeConfig) -> None:
     except OSError as error:
         address = f"--host {config.host} --port {config.port}"
         raise UserError(f"{address}: cannot be listened at ({error.strerror})") from None
-    # What asyncio accepts from a socket of ours waits for the client's acknowledgement (40 ms) without this.
+    # Without this, answers on connections that asyncio accepts wait for an acknowledgement (40 ms).
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     logging.getLogger("multiview.serve").info("listening at %s port %s", config.host, config.port)
     with listening:

@@ -47,7 +47,7 @@ class TextModule(InputModule):
         return cls.open(Path(model_name_or_path), trusts_code)  # type: ignore[attr-defined, no-any-return]
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """Return the texts, with ``input_ids``, without which the trainer of the library finds no batch."""
+        """Return the texts, with ``input_ids``, a key by which the library's trainer finds a batch."""
         texts = read_sentences(inputs, "encode, in a batch sorted by length")
         return {"texts": texts, "prompt": prompt, "input_ids": torch.zeros(len(texts), 1, dtype=torch.long)}
 

@@ -1,4 +1,4 @@
-"""Training steps from a tree cache: which sentences are held out, and which a step has, read and planned.
+"""Makes training steps from a tree cache: chooses the sentences of each step, reads them and plans the trees.
 
 Whole documents are held out for validation; the text between them is for training. Each epoch cuts the text
 into segments of ``batch`` successive sentences, at different places in each epoch, and shuffles the segments.

@@ -58,8 +58,8 @@ FITTED = -1
 class Moments:
     """Sums over any number of sentences, of D (D + T) numbers, from which read-outs and scales are computed.
 
-    With ``of_neighbours`` the y of a sentence is its neighbour's x, so T = D, and each pair of neighbours is
-    added in both orders; without, y is the teacher's vector.
+    A sentence adds its vector x of all views and a vector y. Here y is the teacher's vector or, with
+    ``of_neighbours``, the x of a neighbour; then T = D, and each pair of neighbours is added in both orders.
     """
 
     def __init__(self, *, of_neighbours: bool = False) -> None:

@@ -143,7 +143,7 @@ class WordTable(nn.Module):
             rule: ``xavier`` draws from U(-a, a) with a = sqrt(6 / (W + E)), as in the paper. ``bag`` draws
                 standard normal numbers, the same in all views, and multiplies them by the smooth inverse
                 frequency of the word, so that function words do not dominate the sum over a tree.
-            counts: how often each word occurs, int64 [words]; without them ``bag`` has no such weights.
+            counts: how often each word occurs, int64 [words]; without them ``bag`` does not weight words.
             seed: the seed of the random numbers.
         """
         for position, table in enumerate(self.tables):
@@ -207,10 +207,10 @@ class WordTable(nn.Module):
         return vectors
 
     def leaves(self, table_rows: Tensor) -> list[Tensor]:
-        """Return the vectors of some rows of each table as leaf tensors, so that gradients are [U, E].
+        """Return the vectors of some rows of each table as leaf tensors, whose gradients are [U, E].
 
-        The gradient of a whole table would be [W, E]. If the tables need no gradient, the vectors have none,
-        and rows of the expansion may be among them.
+        The gradient of a whole table would be [W, E]. If the tables need no gradient, the leaves need none
+        either, and the rows may be those of added words.
         """
         if not any(table.requires_grad for table in self.tables):
             rows = table_rows.cpu().numpy()
@@ -285,9 +285,9 @@ class WordTable(nn.Module):
 
 
 def _save_vectors(path: Path, vectors: Float) -> None:
-    """Write vectors [W, E] to a file, which is a link to the file that they are mapped from, if any.
+    """Write vectors [W, E] to a file; if they are mapped from a file, the new one is a link to that.
 
-    A copy is written instead where links are impossible, or where the other file has changed.
+    A copy is written instead where links are impossible, or where the mapped file has changed.
     """
     with atomic_path(path) as temporary:
         temporary.unlink()

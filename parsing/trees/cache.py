@@ -4,9 +4,9 @@
     batch = cache.read(0, 400)                      # every field, word types as strings
     batch = cache.read(400, 800, ("token", "head"), vocabulary)
 
-A shard that is read in sequence, or a second time, is decoded as a whole; batches are then slices of it. The
-first batch that is read out of sequence, as in training, which shuffles, decodes only its own range. The
-``open_shards`` shards that were used last stay in memory (about 4 MB each), however large the corpus is.
+A shard that is read in sequence, or a second time, is decoded as a whole, and batches are slices of it. The
+first batch that is read out of sequence (training shuffles) decodes only its own range. The ``open_shards``
+shards that were used last stay in memory (about 4 MB each), however large the corpus is.
 Threads may share a cache object; a pickled copy opens the files again.
 """
 

@@ -190,7 +190,7 @@ def _relabel_relative_clause(tree, clause):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _relabel_recipient(tree, verb):  # type: ignore[no-untyped-def]
-    """Make one of two objects the recipient, also where the other one is outside of the clause.
+    """Make one of two objects the recipient, even if the other object is outside of the clause.
 
     Example: she:2:nsubj gave:0:root him:2:obj books:2:obj -> to:gave:him
     Example: books:0:root which:4:obj she:4:nsubj gave:1:acl:relcl him:4:obj -> to:gave:him

@@ -200,7 +200,7 @@ def train_fits(
 def _train_groups(
     train: Callable[[list[int], Event], list[FitResult]], groups: Sequence[list[int]]
 ) -> list[list[FitResult]]:
-    """Train groups in parallel, one thread each, because their products are too small for several threads.
+    """Train groups in parallel, one thread each, because the products of a group are too small for more.
 
     The order of groups changes no score. If there is a single group, it uses all threads of torch.
     """
@@ -303,10 +303,10 @@ class _GroupTrainer:
                 update(self.protocol.optim, w, flat(gradient), state, self.l2, self.step)
 
     def _keep_or_stop(self) -> None:
-        """Keep the weights of models that improved; stop those that did not for the (tenacity + 1)-th time.
+        """Keep the weights of models that improved; stop a model after ``tenacity`` + 1 rounds without.
 
-        ``f`` and ``r`` are the indices of a fit and of its model among all of the group; ``position`` and
-        ``column`` are the places of their parameters among those in training.
+        ``f`` is the index of a fit in the group, and ``r`` that of a model of the fit. ``position`` and
+        ``column`` are their indices among the parameters in training.
         """
         for position, f in enumerate(self.folds.tolist()):
             params = [p[position : position + 1] for p in self.params]

@@ -29,7 +29,7 @@ class Protocol:
     batch_size: int = 64
     """Rows of a batch."""
     tenacity: int = 5
-    """Number of rounds without improvement, counted over the whole training, that do not stop it."""
+    """Number of rounds without improvement that are tolerated, counted over the whole training."""
     epoch_size: int = 4
     """Epochs of a round; the development accuracy is measured after each round."""
     max_epoch: int = 200
@@ -54,7 +54,7 @@ PROTOCOLS = {
 
 
 def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protocol:
-    """Return the protocol of that name, or the protocol that was given, with ``nhid`` hidden units if given.
+    """Return the protocol of a name, or the given protocol, with ``nhid`` hidden units unless that is None.
 
     Raises UserError if no protocol has that name, or scikit-learn is needed and not installed.
     """
@@ -130,7 +130,7 @@ class Results:
     seed: int
     tasks: dict[str, TaskResult] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    """By task without scores the reason: missing or bad files, or vectors that are not finite."""
+    """Why a task has no scores, by task: missing or bad files, or vectors that are not finite."""
 
     def __getitem__(self, task: str) -> TaskResult:
         return self.tasks[task]
