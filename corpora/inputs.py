@@ -239,7 +239,7 @@ def _foreign_format(head: bytes) -> str | None:
 def read_lines(
     path: Path, max_bytes: int = MAX_LINE_BYTES, *, stream: bool = False, meter: ReadMeter | None = None
 ) -> Iterator[Line]:
-    """Yield the lines of a file (:func:`open_text`). Raises UserError if they end in CR alone."""
+    """Yield the lines of a text (:func:`open_text`). Raises UserError if the lines end in CR alone."""
     limit = len(BOM_UTF8) + max_bytes + len(b"\r\n")
     with open_text(path, stream=stream, meter=meter) as text:
         beginning = text.peek()

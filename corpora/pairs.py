@@ -212,10 +212,7 @@ def read_semeval2013_5a(folder: Path, split: str) -> tuple[list[str], list[str],
 
 
 def _find_below(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the files of a name or pattern below a folder, sorted.
-
-    Raises UserError if there is no such folder.
-    """
+    """Yield the files of a name or pattern below a folder, sorted. Raises UserError if that is missing."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     yield from sorted(folder.rglob(name))

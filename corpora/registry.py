@@ -119,11 +119,16 @@ def parse_limit(text: str | int | None) -> int | None:
 
 
 def umbc_corpus(data: Path, *, format: str, tokenize: str | None, limit: int | None) -> Corpus:
-    """Return the paragraphs of UMBC WebBase, in sorted order of files; ``data`` holds ``webbase_all/``.
+    """Return the paragraphs of UMBC WebBase, in sorted order of files.
 
-    ``format`` is ``running`` for the files as distributed, ``lines`` for a copy with a sentence per line. The
-    tokenizer ``spacy`` reads the plain ``.txt`` files, and ``space`` the words of the tagged ``.possf2``
-    files; None is ``spacy``, or ``space`` if there are only tagged files.
+    Args:
+        data: the folder that holds ``webbase_all/`` or ``umbc/``, or the files themselves.
+        format: ``running`` for the files as distributed, ``lines`` for a copy with a sentence per line.
+        tokenize: ``spacy`` reads the plain ``.txt`` files, and ``space`` the words of the tagged ``.possf2``
+            files; None is ``spacy``, or ``space`` if there are only tagged files.
+        limit: the number of sentences to keep; None keeps all.
+
+    Raises UserError if there are no such files.
     """
     for folder in (data / UMBC_FOLDER, data / "umbc" / UMBC_FOLDER, data / "umbc", data):
         files = folder.iterdir() if folder.is_dir() else ()

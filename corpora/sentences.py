@@ -37,10 +37,7 @@ def read_sentences(
 
 
 def read_pairs(pairs: object, caller: str) -> list[tuple[str | tuple[str, ...], str | tuple[str, ...]]]:
-    """Return the pairs of sentences of a list or an array [n, 2].
-
-    Raises UserError if an element is no pair.
-    """
+    """Return the pairs of sentences of a list or array [n, 2]. Raises UserError if an element is no pair."""
     values = read_elements(pairs.tolist() if isinstance(pairs, np.ndarray) else pairs, caller, "pairs")
     for number, pair in enumerate(values):
         if not _is_list(pair) or len(pair) != 2:
@@ -51,10 +48,7 @@ def read_pairs(pairs: object, caller: str) -> list[tuple[str | tuple[str, ...], 
 
 
 def read_elements(inputs: object, caller: str, kind: str) -> list[Any]:
-    """Return the elements of a list, tuple, generator, array or column.
-
-    Raises UserError if ``inputs`` is of another type.
-    """
+    """Return the elements of a list, tuple, generator, array or column. Raises UserError for other types."""
     shape = getattr(inputs, "shape", (0,))
     if isinstance(inputs, NOT_LISTS) or not isinstance(inputs, Iterable) or len(shape) != 1:
         raise UserError(f"{caller}: {describe_value(inputs)} is no list of {kind}")

@@ -69,7 +69,7 @@ def text_lines(
 ) -> Iterator[Line]:
     """Yield the lines of a text, blank ones only with ``blank``.
 
-    Raises UserError if a line is over :data:`MAX_ROW_BYTES` or, with ``utf8``, is in another encoding.
+    Raises UserError if a line is longer than :data:`MAX_ROW_BYTES` or, with ``utf8``, in another encoding.
     """
     for line in read_lines(path, MAX_ROW_BYTES, meter=meter):
         if line.has_replacements and utf8:

@@ -92,10 +92,7 @@ def _numbered_sentences(
 
 
 def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
-    """Return the sentence of its rows.
-
-    Raises UserError, which names the first malformed row, if there is one.
-    """
+    """Return the sentence of some rows. Raises UserError with file and line of the first malformed row."""
     words: list[tuple[Line, list[str]]] = []
     for line in rows:
         columns = line.text.split("\t")

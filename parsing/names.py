@@ -35,10 +35,7 @@ def find_parser(kind: str, spec: str) -> Path | None:
 
 
 def find_trees(trees: Path | None) -> Path:
-    """Return ``trees``, or if it is None the only tree cache under ``runs/trees``.
-
-    Raises UserError if there is not just one.
-    """
+    """Return ``trees``, for None the only cache in ``runs/trees``. Raises UserError if that is not unique."""
     if trees is not None:
         return trees
     root = Path("runs/trees")

@@ -108,10 +108,7 @@ class GradientDescent(Generic[AnyBatch]):
         self.clip, self.seed = clip, seed
 
     def step(self, position: Position, batch: AnyBatch) -> StepMetrics:
-        """Update the weights once.
-
-        Raises UserError if a loss or the gradient is not finite; the weights are not changed then.
-        """
+        """Update the weights once, or raise UserError before that if a loss or the gradient is not finite."""
         if self.seed is not None:
             torch.manual_seed(self.seed * 1_000_003 + position.step)
         self.module.train()

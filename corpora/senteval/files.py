@@ -146,10 +146,7 @@ def _iterate_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, s
 
 
 def _read_label(path: Path, row: int, text: str, classes: tuple[str, ...]) -> int | float:
-    """Return the id of a class, or a score if there are no ``classes``.
-
-    Raises UserError if the text is neither.
-    """
+    """Return the id of a class, or without ``classes`` a score. Raises UserError if the text is neither."""
     if classes:
         if text not in classes:
             raise bad_row(path, row, f"a label among {' '.join(classes)}", text)

@@ -59,7 +59,7 @@ def annotations_of(network: ViewStack, positions: Sequence[int]) -> set[str]:
 def encoder_of_views(
     network: ViewStack, positions: Sequence[int], transform: Readout | Scale | None, dim: int | None
 ) -> BatchEncoder:
-    """Return the encoder of concatenated views, mapped by ``transform``; ``dim`` cuts its vectors."""
+    """Return the encoder of concatenated views, mapped by ``transform``, then cut after ``dim`` numbers."""
     width = transform.dim if transform is not None else sum(network.widths[index] for index in positions)
     width = min(dim or width, width)
 

@@ -175,10 +175,7 @@ def fields_of(requires: Collection[str]) -> tuple[str, ...]:
 
 
 def view_class(name: str) -> type[ViewEncoder]:
-    """Return the encoder class of a view.
-
-    Raises UserError if no package or plugin has a view of this name.
-    """
+    """Return the encoder class of a view. Raises UserError if no package or plugin has the view."""
     if name in _MODULE_OF_VIEW:
         import_module(_MODULE_OF_VIEW[name])
     if name in _class_of_view:

@@ -121,10 +121,7 @@ class ModelRecord:
 
 
 def model_record(folder: Path) -> ModelRecord:
-    """Return the record of a model folder.
-
-    Raises UserError if it is no model, damaged, or of another format.
-    """
+    """Return the record of a model folder. Raises UserError if it is damaged, outdated or not of a model."""
     folder = current_folder(folder)
     path = folder / "config.json"
     if not path.is_file():

@@ -85,10 +85,7 @@ class EncodeOptions:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """Return the options of a call.
-
-        Raises UserError for any other argument, unless :data:`NEUTRAL_ARGUMENTS` has its value.
-        """
+        """Return a call's options. Raises UserError for others that are not in :data:`NEUTRAL_ARGUMENTS`."""
         names = {field.name for field in fields(cls)}
         for name, value in arguments.items():
             neutral_values = [(type(neutral), neutral) for neutral in NEUTRAL_ARGUMENTS.get(name, ())]

@@ -244,10 +244,14 @@ def best_matches(
     trivial_NM: NDArray[np.bool_],
     top: int,
 ) -> list[tuple[int, int]]:
-    """Return at most ``top`` matches (n, m), best first, by the rules at the top of this module.
+    """Return matches (n, m), best first, by the rules at the top of this module.
 
-    ``covers_NW`` and ``covers_MW`` say which words are below each subtree, and ``trivial_NM`` which pairs are
-    no match. Of equal scores the first in row order is taken.
+    Args:
+        cosine_NM: the cosine of each subtree of the first and each of the second sentence.
+        covers_NW: the words below each subtree of the first sentence.
+        covers_MW: the words below each subtree of the second sentence.
+        trivial_NM: the pairs that are no match whatever their cosine.
+        top: the largest number of matches. Of equal scores the first in row order is taken.
     """
     size_N, size_M = covers_NW.sum(1), covers_MW.sum(1)
     score_NM = cosine_NM * np.sqrt(np.minimum(size_N[:, None], size_M))

@@ -66,10 +66,15 @@ class Checks(NamedTuple):
         pull: float | None = None,
         about: dict[str, Any] | None = None,
     ) -> Weights:
-        """Fit weights to pairs, beginning with ``start``, by :meth:`Weights.fit_on`.
+        """Fit weights to pairs by :meth:`Weights.fit_on`; their record names the checks that they lose.
 
-        Without a ``pull``, stronger ones are tried as long as more than :data:`MAX_LOST_CHECKS` checks are
-        lost. The record of the returned weights names the checks that are lost.
+        Args:
+            start: the weights to begin with.
+            features_nF: the features of the pairs.
+            label_n: the labels.
+            pull: the strength of the ridge towards ``start``. None leaves it to cross-validation, and takes a
+                stronger one as long as more than :data:`MAX_LOST_CHECKS` checks are lost.
+            about: the record of the data.
         """
         weights = start.fit_on(features_nF, label_n, pull=pull, about=about)
         broken = self._lost_by(weights, start)

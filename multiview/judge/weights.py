@@ -175,11 +175,16 @@ class Weights:
     ) -> Self:
         """Return weights that are fitted to other pairs, with a ridge that draws them towards these weights.
 
-        ``pull`` is the strength of the ridge. By default cross-validation chooses it: the strongest of
-        :data:`PULLS` whose logistic loss on held-out pairs is within two standard errors of the least. The
-        base rate of the pairs is not learnt, because it would shift the probabilities of other kinds of
-        pairs. So an intercept and a slope of the whole score are fitted first, held fixed while the weights
-        are fitted, and then left out.
+        The base rate of the pairs is not learnt, because it would shift the probabilities of other kinds of
+        pairs. Therefore an intercept and a slope of the whole score are fitted first, held fixed while the
+        weights are fitted, and then left out.
+
+        Args:
+            features_nF: the features of the pairs.
+            label_n: the labels, or grades from 0 to 1.
+            pull: the strength of the ridge. By default cross-validation takes the strongest of :data:`PULLS`
+                whose logistic loss on held-out pairs is within two standard errors of the least.
+            about: the record of the data.
         """
         design_nW = _design(features_nF, np.array(self.mean), np.array(self.deviation))
         if pull is None:
@@ -224,10 +229,7 @@ class Weights:
         return probability_n
 
     def save(self, path: Path) -> None:
-        """Write the weights as JSON.
-
-        Raises UserError if no file can be written at ``path``, or if ``about`` is not JSON.
-        """
+        """Write the weights as JSON. Raises UserError if ``path`` or ``about`` cannot be written."""
         path = output_file(path_of(path, "judge"))
         if not _is_json(self.about):
             raise UserError(

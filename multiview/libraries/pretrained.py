@@ -64,10 +64,7 @@ def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
 
 
 def encode_texts(model: SentenceTransformer, name: str, texts: Sequence[str], batch_size: int) -> Float:
-    """Return the vectors of texts, float32 [n, D].
-
-    Raises UserError if the model's files do not fit together.
-    """
+    """Return the vectors of texts, float32 [n, D]. Raises UserError if the model's files do not match."""
     with report_in_one_line(f"model {name!r}: cannot encode; its files do not fit each other"):
         vectors = model.encode(list(texts), batch_size=batch_size, show_progress_bar=False)
     rows: Float = check_vectors(vectors, texts, f"model {name!r}")[0]

@@ -54,10 +54,7 @@ class ModelOptions:
         return {kind: name for kind, name in names.items() if name}
 
     def load(self) -> MultiViewEncoder:
-        """Load the model.
-
-        Raises UserError if the name is that of no multi-view model, or of a part of one.
-        """
+        """Load the model. Raises UserError if the name is not that of a whole multi-view model."""
         name, *others = self.parsed_names()
         from multiview.names.recipe import recipe_of
         from multiview.names.vectors import Loader

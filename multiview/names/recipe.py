@@ -184,10 +184,7 @@ def _of_library(name: Name, folder_hash: str | None = None) -> EncoderRecipe:
 
 
 def precomputed(path: Path, device: str | None = None) -> Encode:
-    """Return a function that looks sentences up in an ``.npz`` file.
-
-    Raises UserError if one is not in the file.
-    """
+    """Return a function that looks sentences up in an ``.npz``, and raises UserError if one is missing."""
     try:
         # Opened here because numpy does not close a damaged archive.
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:

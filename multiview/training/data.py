@@ -120,10 +120,7 @@ def open_trees(trees: Path | None) -> TreeCache:
 
 
 def open_teacher(path: Path, cache: TreeCache) -> Float:
-    """Open a teacher's vectors [sentences, K], a ``.npy``.
-
-    Raises UserError if it does not have a row for each sentence.
-    """
+    """Open a teacher's vectors [sentences, K]. Raises UserError if there is not a row for each sentence."""
     vectors: Float = read_array(path, 2)
     if len(vectors) != len(cache):
         shape = list(vectors.shape)
@@ -281,10 +278,14 @@ class StepSource:
     def prepare(
         self, spans: Sequence[SentenceRange], *, epoch: int | None = None, rank: int = 0, world: int = 1
     ) -> Step:
-        """Read and plan one process's part of a step whose segments are ``spans``.
+        """Read and plan one process's part of a step.
 
-        It has every ``world``-th segment from number ``rank`` on. With an ``epoch`` it is a training step, in
-        which words are dropped and segments are encoded in micro-batches; without one, a validation step.
+        Args:
+            spans: the segments of the step, of all processes.
+            epoch: the epoch of a training step, in which words are dropped and segments are encoded in
+                micro-batches; None for a validation step.
+            rank: the number of the process. Its part begins with this segment.
+            world: the number of processes. The part has every ``world``-th segment.
         """
         segments: list[_ReadSegment] = []
         for span in spans[rank::world]:

@@ -149,7 +149,12 @@ def step_gradient(
     """Compute the gradient of the step's loss, a mean over the anchors of all processes.
 
     The gradients of word vectors are returned; those of all other parameters are left in their ``.grad``.
-    With ``autocast`` the matrix products of the encoders are in bfloat16.
+
+    Args:
+        network: the network that is trained.
+        step: this process's part of the step.
+        distributed: the processes that train together.
+        autocast: whether the matrix products of the encoders are in bfloat16.
     """
     leaves = step.leaves(network.words)
     scale = 1.0 / max(step.anchors, 1)

@@ -66,10 +66,7 @@ def new_views_program(config: NewViewsConfig, distributed: DistributedContext) -
 
 
 def _views_to_train(config: NewViewsConfig) -> list[str]:
-    """Return the views that have weights to train.
-
-    Raises UserError if they are fewer than two, or if others come before them.
-    """
+    """Return the views that have weights. Raises UserError if there are fewer than two, or others precede."""
     views = config.view_list
     trained = trained_views(views)
     if len(trained) < 2 or trained != views[: len(trained)]:

@@ -163,10 +163,13 @@ class Objective(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, with its gradient, and the ``metrics``, float64; all sum over anchors.
 
-        The loss is the mean over pairs of views and directions, plus the weighted terms. The teacher's term
-        is 1 − cosine of the teacher's vector and the predicted one. ``view_vectors`` are [B, D] for each
-        view, of any floating type; scores are computed in float32, or in float64 if the vectors are. Nothing
-        waits for the device.
+        The loss is the mean over pairs of views and directions, plus the weighted terms. Nothing waits for
+        the device.
+
+        Args:
+            view_vectors: the vectors [B, D] of each view; scores are float64 if these are, else float32.
+            targets: what each candidate is to each anchor.
+            teacher_BK: the teacher's vectors. Their term is 1 − cosine with the predicted vectors.
         """
         views = [self._vectors_of_view(vector_BD, targets) for vector_BD in view_vectors]
         pairs = [self.contrast_pair(number, views, targets) for number in range(len(self.pairs))]
@@ -240,8 +243,8 @@ class Objective(nn.Module):
 class MeaningObjective(nn.Module):
     """The loss of training that goes on from a model.
 
-    ``readout`` makes the meaning from all views; if it is None, the meaning is the views side by side.
-    ``positions`` are those, among all views, of the views that are contrasted with each other.
+    ``readout`` maps all views to the meaning; if it is None, the meaning is the views side by side.
+    ``positions`` are the positions, among all views, of the views that are contrasted with each other.
     """
 
     def __init__(self, readout: Readout | None, positions: Sequence[int], config: MeaningConfig) -> None:
@@ -274,12 +277,16 @@ class MeaningObjective(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, with its gradient, and its metrics, float64; all are sums over anchors.
 
-        The loss is a weighted sum of three terms. *views* contrasts each two trained views in both directions
-        by their cosine over 0.05, and *meaning* contrasts the meanings by their cosine over the temperature,
-        each with one softmax over positives and negatives. *kept* is 1 − cosine of an anchor's meaning and
-        that of the start. For graded pairs there is no *views*, and *meaning* is (e / τ)² / 2, where e is
-        the error of the cosine and τ the temperature. ``view_vectors`` are [B, D] for each of all views;
-        ``start_BK``, the meanings by the start, must be given. Nothing waits for the device.
+        The loss is a weighted sum of three terms; nothing waits for the device. τ is the temperature.
+
+        - *views*: each two trained views, contrasted in both directions by their cosine over 0.05; there is
+          no such term for graded pairs.
+        - *meaning*: the meanings, contrasted by their cosine over τ; for graded pairs (e / τ)² / 2, where e
+          is the error of the cosine.
+        - *kept*: 1 − cosine of an anchor's meaning and its meaning by the start.
+
+        A contrast is one softmax over positives and negatives. ``view_vectors`` are [B, D] for each of all
+        views; ``start_BK``, the meanings by the start, must be given.
         """
         meaning_BK = self.meaning(view_vectors)
         assert start_BK is not None

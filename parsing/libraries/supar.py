@@ -38,10 +38,7 @@ MLPS = {
 
 
 def checkpoint_path(name: str) -> Path:
-    """Return a checkpoint file, or the one that supar downloads for a published name.
-
-    Raises UserError if there is neither.
-    """
+    """Return a checkpoint file, or the one that supar downloads for a name. Raises UserError without one."""
     if os.path.exists(name):
         check_regular(Path(name))
         return Path(name)

@@ -151,7 +151,11 @@ class DependencyModel(ParserModel):
     def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:
         """Return the mean over tokens of −log p(head) − log p(relation | gold head).
 
-        ``lengths_B`` are the numbers of words and the root; ``heads_N`` and ``relations_N`` are gold.
+        Args:
+            x_BTD: the encoder's states.
+            lengths_B: the number of words of each sentence and 1 for the root, on the host.
+            heads_N: the gold heads.
+            relations_N: the gold relations.
         """
         mask_BT = torch.arange(x_BTD.shape[1]) < lengths_B[:, None]
         sentence_N, position_N = mask_BT[:, 1:].nonzero(as_tuple=True)

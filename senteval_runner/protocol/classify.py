@@ -189,8 +189,14 @@ def stratified_folds(rows: Int, y: Int, count: int, seed: int) -> list[Fold]:
     """Divide rows into folds with equal shares of every class: the folds of scikit-learn's StratifiedKFold.
 
     The rows, sorted by class in the order in which classes first occur, are dealt to the folds in turn; this
-    gives the number of rows of each class in each fold. numpy's legacy generator, which starts from ``seed``,
-    shuffles which rows of a class go to which fold. K are folds, C classes.
+    gives the number of rows of each class in each fold. Then it is shuffled which rows of a class go to which
+    fold. K are folds, C classes.
+
+    Args:
+        rows: the indices of the rows to divide.
+        y: the class of every row of the task.
+        count: the number of folds.
+        seed: the seed of numpy's legacy generator.
     """
     _, first_rows, class_of_row = np.unique(y[rows], return_index=True, return_inverse=True)
     rank_of_class = np.argsort(np.argsort(first_rows))

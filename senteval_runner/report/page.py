@@ -54,10 +54,7 @@ class Score:
 
     @classmethod
     def over_groups(cls, values_N: NDArray[np.floating], group_N: NDArray[np.integer]) -> Score:
-        """Return the mean of the items' values, and its 95 % interval by resampling their groups.
-
-        See :func:`grouped_mean`.
-        """
+        """Return the mean of values and its 95 % interval; :func:`grouped_mean` resamples the groups."""
         mean, interval = grouped_mean(values_N, group_N)
         return cls(mean, interval=interval)
 

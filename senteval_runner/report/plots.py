@@ -47,8 +47,12 @@ def bars(
 ) -> Figure:
     """Draw horizontal bars from zero, with whiskers for intervals or standard deviations.
 
-    ``series`` are models, each with its colour, and ``groups`` are tasks from the top. ``scores`` has the
-    score of each series and group; the place of a missing score stays empty.
+    Args:
+        series: the models, each with a colour of its own.
+        groups: the tasks, from the top.
+        scores: the score of each series and group; the place of a missing score stays empty.
+        caption: text below the figure.
+        inches: width of the figure.
     """
     finite_scores = {key: score for key, score in scores.items() if score and math.isfinite(score.value)}
 
@@ -204,11 +208,16 @@ def heat_map(
     diverging: bool,
     caption: str = "",
 ) -> Figure:
-    """Draw matrices [rows, columns] as colours on one scale, one panel below the other; NaN stays white.
+    """Draw matrices as colours on one scale, one panel below the other; NaN stays white.
 
-    With ``diverging`` the values are differences in percentage points, and the scale is symmetric around zero
-    up to the 98th percentile of their sizes. Without it they are percentages, and the scale goes from their
-    2nd percentile to 100.
+    Args:
+        panels: the matrices [rows, columns], by title.
+        rows: the names of the rows.
+        columns: the names of the columns.
+        diverging: whether values are differences in percentage points, whose scale is symmetric around zero
+            up to the 98th percentile of their sizes. Otherwise they are percentages, whose scale goes from
+            their 2nd percentile to 100.
+        caption: text below the figure.
     """
     values = np.concatenate([grid[np.isfinite(grid)] for grid in panels.values()] or [np.empty(0)])
 

@@ -91,10 +91,13 @@ def special_positions(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
 
 
 def pool(hidden_BTD: Tensor, mask_BT: Tensor, positions: Mapping[str, int], pooling: str) -> Tensor:
-    """Return the pooled states of one layer, [B, D]; ``pooling`` is one of :data:`POOLINGS`.
+    """Return the pooled states of one layer, [B, D].
 
-    ``mask_BT`` is 1 at word pieces and 0 at padding, which is only before or behind them. ``positions`` are
-    those of :func:`special_positions`.
+    Args:
+        hidden_BTD: the states of the layer.
+        mask_BT: 1 at word pieces and 0 at padding, which is only before or behind them.
+        positions: the positions of [CLS] and [SEP] (:func:`special_positions`).
+        pooling: one of :data:`POOLINGS`.
     """
     real_BT = mask_BT.bool()
     if pooling == "mean":
