@@ -26,8 +26,7 @@ def read_sentences(
             sentence is refused, because it seems to be a list of sentences.
 
     Raises UserError if ``inputs`` is a single string, a mapping, a set, a table or an array of several
-    dimensions, or if an element, which is named by its number, is not a sentence or cannot be encoded as
-    UTF-8.
+    dimensions. Raises UserError with the number of the element if one is not a sentence or not UTF-8.
     """
     values = read_elements(inputs, caller, "sentences")
     for number, value in enumerate(values):

@@ -1,9 +1,8 @@
 """Trains encoders of several views from tree caches, encodes sentences, and compares the vectors.
 
-Its modules are commands (``encode``, ``explain``, ``readout``, ``train``, ``warm_up``), what programs import
-(``model``, ``config``, ``duplicates``, ``sklearn``, ``sentence_transformers``), and what both need
-(``baselines``, ``sentence_input``). The other code is in its packages, of which ``search``, ``judge`` and
-``serve`` are commands as well.
+Commands are the modules ``encode``, ``explain``, ``readout``, ``train`` and ``warm_up``, and the packages
+``search``, ``judge`` and ``serve``. Programs import ``model``, ``config``, ``duplicates``, ``sklearn`` and
+``sentence_transformers``. Both use ``baselines``, ``sentence_input`` and the other packages.
 """
 
 from runtime import __version__ as __version__

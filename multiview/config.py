@@ -9,9 +9,9 @@ this program alone, checks them, and derives further values from them. All code 
 this one (:data:`ProgramConfig`). The options of word tables, encoders and losses are in
 :mod:`multiview.model_config`. This module imports no torch.
 
-The defaults are the preset ``laptop``. New views learn within minutes on two cores, because a tree begins as
-a bag of words, which is the same in all views, so that they match each other from the first step on. Words
-are dropped, because a small corpus would be learned by heart. ``multiview/presets`` has the other presets.
+The defaults are the preset ``laptop``. New views learn within minutes on two cores, because trees begin as
+bags of words: all views are the same at first, so they match each other from the first step on. Words are
+dropped, because a small corpus would be learned by heart. ``multiview/presets`` has the other presets.
 """
 
 from __future__ import annotations

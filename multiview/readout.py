@@ -7,9 +7,9 @@ In: a model folder or ``builtin``, and a tree cache by the model's parsers. Out:
 (:mod:`multiview.encoders.meaning`), which ``encode`` then uses. ``--teacher`` is a ``.npy`` file of another
 encoder's vectors, one row for each sentence, which the read-out is fitted to reproduce. Without a teacher it
 is fitted so that neighbouring sentences become similar; this adapts a model to a text in the time of encoding
-it once. The result is measured on held-out documents: with a teacher by the mean cosine with its vectors and
-by Spearman's correlation of the cosines of all pairs of sentences, otherwise by how often the nearest of 400
-sentences is a neighbour.
+it once. The result is measured on held-out documents. With a teacher the measures are the mean cosine with
+its vectors and Spearman's correlation of the cosines of all pairs of sentences; without one, it is how often
+the nearest of 400 sentences is a neighbour.
 """
 
 import shlex

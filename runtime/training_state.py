@@ -1,8 +1,8 @@
 """The state of a training run, and its checkpoints.
 
-A checkpoint is a folder, such as ``step-00001200/``, with ``weights.safetensors``,
-``optimiser.safetensors`` and ``state.json``, which holds the position, the random state and the hashes of the
-other two. It is written under a temporary name, flushed and renamed, so that a kill or a full disk leaves the
+A checkpoint is a folder, such as ``step-00001200/``, with ``weights.safetensors``, ``optimiser.safetensors``
+and ``state.json``. The latter holds the position, the random state and the hashes of the other two files. The
+folder is written under a temporary name, flushed and renamed, so that a kill or a full disk leaves the
 previous checkpoint as the newest.
 """
 

@@ -65,9 +65,9 @@ def evaluate(
         trees: a folder (``runs/trees``) in which the trees of sentences that a multi-view encoder parses are
             kept; None keeps none.
 
-    A task that cannot be scored is in ``skipped`` of the results, with the reason. Raises EncoderError if the
-    encoder refused the input of the first task, or did not return finite numbers [n, d], and UserError if a
-    task or protocol is unknown, or if ``encoder`` is no encoder. Other errors of the encoder are not caught.
+    A task that cannot be scored is in ``skipped`` of the results, with the reason. Raises UserError if a task
+    or protocol is unknown, or if ``encoder`` is no encoder. Raises EncoderError if the encoder refused the
+    input of the first task, or did not return finite numbers [n, d]. Its other errors are not caught.
     """
     protocol = get_protocol(protocol, nhid=nhid)
     names = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks

@@ -5,13 +5,15 @@ and a distractor, which has the words of the anchor in other roles::
 
     The lawyer praised the doctor. | The doctor was praised by the lawyer. | The doctor praised the lawyer.
 
-Its splits ``development`` and ``test`` share no frame and no content word. Judges are fitted on the split
-``near`` as well, short sentences that differ by an article, a tense or one word, and are scored on ``new``,
-which has no content word of ``development`` or ``test``. *HANS* (McCoy et al. 2019) is the lexical-overlap
-part of its published file: does a sentence entail a second one that is made of its words?
-*PAWS* (Zhang et al. 2019) has pairs whose words were exchanged, which are paraphrases or not. *MinimalPairs*
-are the pairs of SICK's test set, of SNLI and of its counterfactual revisions (Kaushik et al. 2020) that have
-the same content words in other places or forms; pairs with entailment count as the same.
+Its splits ``development`` and ``test`` share no frame and no content word. The split ``near``, on which
+judges are fitted as well, has short sentences that differ by an article, a tense or one word. Judges are
+scored on the split ``new``, which has no content word of ``development`` or ``test``.
+
+*HANS* (McCoy et al. 2019) is the lexical-overlap part of its published file: does a sentence entail a second
+one that is made of its words? *PAWS* (Zhang et al. 2019) has pairs whose words were exchanged, which are
+paraphrases or not. *MinimalPairs* are the pairs of SICK's test set, of SNLI and of its counterfactual
+revisions (Kaushik et al. 2020) that have the same content words in other places or forms; entailment counts
+as the same.
 
 In *SemAntoNeg* (Vahtola et al. 2022) an antonym and a negation cancel each other, and one of them alone does
 not. *SugarCrepe++* (Dumpala et al. 2024) has two captions that mean the same and one with words exchanged or

@@ -181,9 +181,9 @@ def _batch_numbers(node: IntArray, sentence: IntArray, offsets: IntArray) -> Int
     """Return the numbers in the batch of nodes that are numbered within their sentences.
 
     Within a sentence of n words, words have numbers from 0 and internal nodes from n on. In the batch all
-    words come before all internal nodes. So word k of sentence b, whose first word is ``first`` in the batch,
-    has number first + k, and its internal node n + k has number tokens + (first - b) + k, because each of the
-    b sentences before it has one internal node less than words.
+    words come before all internal nodes. Let ``first`` be the number in the batch of the first word of
+    sentence b. Then its word k has the number first + k. Its internal node n + k has the number
+    tokens + (first - b) + k, because each of the b sentences before has one internal node less than words.
 
     >>> _batch_numbers(np.arange(5), np.array(1), np.array([0, 2, 5]))  # the second, after one of 2 words
     array([2, 3, 4, 6, 7])

@@ -257,9 +257,9 @@ def _search(item: SearchItem) -> list[dict[str, Any]]:
 def compare(pairs: Sequence[Pair]) -> list[dict[str, Any] | Refused]:
     """Return the comparison of each pair that the page shows.
 
-    It has all that :func:`judge` returns (probability, similarity, reasons, ...), both trees as SVG, in which
-    the arcs that differ are marked, the roles as text, and the cosines of meaning and of structure (None for
-    a model without structure).
+    It has all that :func:`judge` returns (probability, similarity, reasons, ...) and the roles as text. Both
+    trees are SVG, in which the arcs that differ are marked. The cosine of structure is None for a model
+    without structure; the cosine of meaning is always there.
     """
     results: list[dict[str, Any] | Refused] = []
     for pair, verdict in zip(pairs, judge(pairs), strict=True):

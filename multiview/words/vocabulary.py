@@ -1,8 +1,8 @@
 """The words of a model: which of them a corpus gives, how they are counted and looked up.
 
 Row 0 of a table of word vectors is the unknown word. The next rows are the words of the vocabulary, most
-frequent first, and the last rows are the hash buckets. A word that is not in the vocabulary has the row of
-one of its case variants, or else that of a hash bucket if there are any, or else that of the unknown word.
+frequent first, and the last rows are the hash buckets. A word that is not in the vocabulary has the row of a
+case variant of it, or else of a hash bucket or, without hash buckets, of the unknown word.
 """
 
 import hashlib
