@@ -32,7 +32,9 @@ _FROM_TO = re.compile(
 _STOP = re.compile(r"\b(stop|avoid) ([a-z]+?)ing\b")
 _ENDING_E = re.compile(r"e\b")
 _ONLY = re.compile(r"\bonly ", re.IGNORECASE)
-_OUTER_QUOTES = re.compile(r"['\"“”„«»](?:(?<!\w.)|(?!\w))")
+_QUOTED = re.compile(r"(?<!\w)[\"“„«]([^\"“”„«»]+)[\"“”»](?!\w)")
+_OUTER_QUOTES = re.compile(r"['\"“”„«»](?:(?<!\w.)|(?<!\d.)(?!\w))")
+"""Quotation marks at the edge of a word; after a digit they are feet and inches."""
 Difference = tuple[str, str, str]
 """The kind of a reason, the words of the first sentence, and those of the second."""
 
@@ -77,7 +79,7 @@ def _string_of(text: Text) -> str:
 def _normalise(text: str) -> str:
     """Return a text in lower case, without print forms, quotation marks, and "." or "!" at the end."""
     words = normalise_text(text).casefold()
-    return _OUTER_QUOTES.sub("", words).rstrip(" .!") or words
+    return _OUTER_QUOTES.sub("", _QUOTED.sub(r"\1", words)).rstrip(" .!") or words
 
 
 def textual_differences(a: str, b: str) -> Sequence[Difference]:
@@ -96,10 +98,22 @@ def textual_differences(a: str, b: str) -> Sequence[Difference]:
     bare_a, bare_b = (_ONLY.sub("", text).strip(" .!?").casefold() for text in (a, b))
     if bare_a == bare_b and bool(_ONLY.search(a)) != bool(_ONLY.search(b)):
         differences.append(("missing", "only" if _ONLY.search(a) else "", "only" if _ONLY.search(b) else ""))
-    first, second = (
-        _ENDING_E.sub("", text.strip(" .!?")) for text in lower_texts
-    )  # share and sharing become shar
-    for a_stops, stopped, other in ((True, first, second), (False, second, first)):
-        if (found := _STOP.search(stopped)) and _STOP.sub(found[2], stopped) == other:
-            differences.append(("missing", found[1] if a_stops else "", "" if a_stops else found[1]))
+    first, second = (_ENDING_E.sub("", text.strip(" .!?")) for text in lower_texts)
+    stop_a, stop_b = _added_stop(first, second), _added_stop(second, first)
+    if stop_a or stop_b:
+        differences.append(("missing", stop_a, stop_b))
     return differences
+
+
+def _added_stop(text: str, other: str) -> str:
+    """Return *stop* or *avoid* if it, and *ing* at a verb, are all that ``text`` adds to ``other``, else "".
+
+    Neither text has an e at the end of a word, because sharing and share have shar in common.
+    """
+    found = _STOP.search(text)
+    if not found:
+        return ""
+    verb = found[2]
+    verbs = [verb, verb[:-1]] if verb[-1:] == verb[-2:-1] else [verb]  # running: runn and run
+    others = [text[: found.start()] + each + text[found.end() :] for each in verbs]
+    return found[1] if other in others else ""

@@ -8,6 +8,7 @@ import csv
 import html
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,7 +31,10 @@ _DAYS |= {"Thurs": "Thursday", "Fri": "Friday"}
 DAYS_AND_MONTHS = frozenset({"saturday", "sunday", *map(str.lower, (*_DAYS.values(), *_MONTHS))})
 """The days of the week and the months, in lower case."""
 _CURRENCIES = {"$": "dollars", "£": "pounds", "€": "euros", "¥": "yen"}
-_SCALES = {"k": 1e3, "K": 1e3, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "bn": 1e9, "trillion": 1e12}
+_SCALE_LETTERS = {"k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "b": 1e9, "B": 1e9}
+"""Letters that scale an amount of money; without a currency only k does (a 4K film, 5 m)."""
+_LARGE = "|".join(_SCALES)
 _UNITS: Mapping[str, Mapping[str, float]] = {
     "grams": {"g": 1, "gram": 1, "mg": 1e-3, "kg": 1e3, "kilo": 1e3, "kilogram": 1e3, "milligram": 1e-3},
     "meters": {"m": 1, "meter": 1, "metre": 1, "mm": 1e-3, "cm": 1e-2, "km": 1e3, "kilometer": 1e3,
@@ -47,7 +51,7 @@ _UNIT_OF = {
     form: (base, factor)
     for base, units in _UNITS.items()
     for unit, factor in units.items()
-    for form in (unit, f"{unit}s" if len(unit) > 2 else unit)
+    for form in (unit, f"{unit}s" if len(unit) > 1 and unit[-1] != "s" else unit)
 }
 _NUMBER = r"(\d(?<![\w.,:/-].)\d*(?:\.\d+)?)"
 _LONG_UNITS = "|".join(re.escape(unit) for unit in sorted(_UNIT_OF, key=len, reverse=True) if len(unit) > 1)
@@ -59,7 +63,7 @@ _ORDINAL = r"(\d(?<!\w.)\d?)(?:st|nd|rd|th)\b"
 
 
 def _plain_number(number: float) -> str:
-    return f"{number:.12g}"
+    return format(Decimal(f"{number:.12g}"), "f")  # without an exponent
 
 
 def _amount(match: re.Match[str]) -> str:
@@ -68,7 +72,7 @@ def _amount(match: re.Match[str]) -> str:
 
 
 def _scaled(match: re.Match[str]) -> str:
-    return _plain_number(float(match[1]) * _SCALES[match[2]])
+    return _plain_number(float(match[1]) * (_SCALES | _SCALE_LETTERS)[match[2]])
 
 
 def _on_24_hours(hour: int, minute: int, *, is_pm: bool) -> str:
@@ -83,7 +87,7 @@ def _clock(match: re.Match[str]) -> str:
 
 
 def _digits(match: re.Match[str]) -> str:
-    return "".join(match.groups(""))
+    return match[0].replace(",", "")
 
 
 def _month(match: re.Match[str]) -> str:
@@ -104,20 +108,20 @@ def _clock_of_day(match: re.Match[str]) -> str:
 
 
 def _money(match: re.Match[str]) -> str:
-    factor = _SCALES[match[3].strip()] if match[3] else 1
+    factor = (_SCALES | _SCALE_LETTERS)[match[3]] if match[3] else 1
     return f"{_plain_number(float(match[2]) * factor)} {_CURRENCIES[match[1]]}"
 
 
 Replacement = str | Callable[[re.Match[str]], str]
 _TYPED = (
     rf"[$£€¥:%]|\d(?:,\d|-\d|(?:st|nd|rd|th)\b| ?[AaPp]\.?[Mm]\b|(?: o'clock)? in the"
-    rf"|[ -]?(?:{_LONG_UNITS}|{_LETTERS}|[kK]|thousand|million|billion|trillion)\b)"
+    rf"|[ -]?(?:{_LONG_UNITS}|{_LETTERS}|k|{_LARGE})\b)"
 )
 _NAMED = "|".join(month[:3] for month in _MONTHS)
 _FORMS: tuple[tuple[str, str, Replacement], ...] = (
-    (r"n ?['’]? ?t\b", rf"\b({_NEGATED})n(?: ?['’]? ?)t\b(?!')", r"\1n't"),
+    (r"n ?['’]? ?t\b", rf"\b({_NEGATED})n(?: ?['’]? ?)t\b(?!['’-])", r"\1n't"),
     ("[Ii]m", r"\b[Ii]m\b", "I'm"),
-    (_TYPED, r"(\d(?<![\w.,].)\d{0,2}),(\d{3})(?:,(\d{3}))?(?![\w,])", _digits),
+    (_TYPED, r"\d(?<![\w.,].)\d{0,2}(?:,\d{3})+(?!\w|,\d)", _digits),
     (_TYPED, r"(\d(?<!\w.)\d{3})-(\d\d)-(\d\d)\b", _iso_date),
     (_TYPED, rf"{_ORDINAL}(?= (?:of )?(?:{_MONTH})\b)", r"\1"),
     (_NAMED, rf"\b((?:{_MONTH})\.?) {_ORDINAL}", r"\1 \2"),
@@ -126,11 +130,11 @@ _FORMS: tuple[tuple[str, str, Replacement], ...] = (
     (_TYPED, r"(\d(?<!\w.)\d?)(?::(\d\d))? ?([AaPp])\.?[Mm]\b(?:\.(?= ?[a-z,;)]))?", _clock),
     (_TYPED, r"(\d(?<!\w.)\d?)(?: o'clock)? in the (morning|afternoon|evening)\b", _clock_of_day),
     (_TYPED, r"(\d(?<!\w.)):(\d\d)\b", r"0\1:\2"),
-    ("noon", r"\bnoon\b", "12:00"),
-    ("midnight", r"\bmidnight\b", "00:00"),
+    ("noon", r"\b(?:12 )?noon\b", "12:00"),
+    ("midnight", r"\b(?:12 )?midnight\b", "00:00"),
     (r"v\d", r"\bv(\d+(?:\.\d+)*)\b", r"version \1"),
-    (_TYPED, r"([$£€¥]) ?(\d+(?:\.\d+)?)( ?[kK]\b| thousand\b| million\b| billion\b)?", _money),
-    (_TYPED, rf"{_NUMBER} ?([kK]|thousand|million|billion|trillion)\b", _scaled),
+    (_TYPED, rf"([$£€¥]) ?(\d+(?:\.\d+)?)(?: ?({_LARGE}|[kKmMbB])\b)?(?![,.-]?\w)", _money),
+    (_TYPED, rf"{_NUMBER} ?(k|{_LARGE})\b", _scaled),
     (_TYPED, rf"{_NUMBER}[ -]?({_LONG_UNITS})\b", _amount),
     (_TYPED, rf"{_NUMBER} ?(%)", _amount),
     (_TYPED, rf"{_NUMBER} ({_LETTERS})\b(?!['’.]\w)", _amount),

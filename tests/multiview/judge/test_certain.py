@@ -30,6 +30,11 @@ def test_a_sentence_says_the_same_as_itself(judge: Judge, a: Any, b: Any) -> Non
     assert not judge(a, b).reasons
 
 
+def test_feet_are_no_inches(judge: Judge) -> None:
+    assert judge("The pipe is 5' long.", 'The pipe is 5" long.').probability < 1
+    assert judge('It is in "room 5".', "It is in room 5.").probability == 1
+
+
 def test_words_that_are_written_apart_or_missing_are_not_the_same(judge: Judge) -> None:
     assert judge("It is a part.", "It is apart.").probability < 1
     assert [judge(*pair).probability for pair in (("", "Rain"), ("Rain", "!"))] == [0, 0]
@@ -45,6 +50,8 @@ def test_words_that_are_written_apart_or_missing_are_not_the_same(judge: Judge) 
         ("He is older than Ann.", "He is younger than Ann.", "opposite: older | younger"),
         ("Move money from savings to checking.", "Move money from checking to savings.", "roles: "),
         ("How do I share a folder?", "How do I stop sharing a folder?", "missing: - | stop"),
+        ("Run the job.", "Stop running the job.", "missing: - | stop"),
+        ("How do I sell it?", "How do I avoid selling it?", "missing: - | avoid"),
         ("Pay it if the manager agrees.", "Pay it only if the manager agrees.", "missing: - | only"),
     ],
 )

@@ -16,6 +16,12 @@ KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
     [
         ("The fine is £1,000.", "The fine is 1000 pounds."),
         ("It has 1,234,567 rows.", "It has 1234567 rows."),
+        ("$1,000,000,000, 1,000,000,000, 1 billion", "1000000000 dollars, 1000000000, 1000000000"),
+        ("$2 trillion, 2 trillion, $12,5", "2000000000000 dollars, 2000000000000, $12,5"),
+        ("2 hrs, 5 mins, 3 kgs, 20 ms", "7200 seconds, 300 seconds, 3000 grams, 0.02 seconds"),
+        ("At 12 noon, at 12 midnight.", "At 12:00, at 00:00."),
+        ("$5M, $3.5bn, £2 m", "5000000 dollars, 3500000000 dollars, 2000000 pounds"),
+        ("$10-20, $100s, a 4K TV, 300 K, can t-shirts", None),
         ("$5 million, $40k, 3 million", "5000000 dollars, 40000 dollars, 3000000"),
         (
             "5kg, 5 g, 20%, 2.5 %, 1.022 MeV",
