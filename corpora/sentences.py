@@ -40,7 +40,7 @@ def read_pairs(pairs: object, caller: str) -> list[tuple[str | tuple[str, ...], 
     values = read_elements(pairs.tolist() if isinstance(pairs, np.ndarray) else pairs, caller, "pairs")
     for number, pair in enumerate(values):
         if not _is_list(pair) or len(pair) != 2:
-            raise UserError(f"{caller}: pair {number}, {describe_value(pair)}, is no two sentences")
+            raise UserError(f"{caller}: pair {number}, {describe_value(pair)}, is not a pair of sentences")
     first = read_sentences([pair[0] for pair in values], f"{caller}, first sentences")
     second = read_sentences([pair[1] for pair in values], f"{caller}, second sentences")
     return list(zip(first, second, strict=True))

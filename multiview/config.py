@@ -313,7 +313,7 @@ class TrainConfig(NewViewsOptions, ContinueOptions):
                     f"--{name}: needs a model to go on from; leave --start at builtin, or name one"
                 )
             raise UserError(
-                f"--{name} {value}: is of new views, --start {self.start} has its own; give --start none"
+                f"--{name} {value}: an option of new views, which --start {self.start} has; give --start none"
             )
         objective_type = type(program().objective)
         objective = objective_type(**_field_values(self.objective, objective_type))

@@ -12,7 +12,7 @@ from corpora.sentences import describe_value, read_elements
 from multiview.judge import Judge
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
-from runtime.errors import UserError, check_count
+from runtime.errors import UserError, check_count, is_number
 
 Pair = tuple[int, int]
 
@@ -54,9 +54,9 @@ def duplicates(
         if not isinstance(text, str):
             raise UserError(f"duplicates: text {row}, {describe_value(text)}, is no string")
     neighbours = check_count(neighbours, "duplicates: neighbours")
-    if not isinstance(cosine, float | int) or not -1 <= cosine <= 1:
+    if not is_number(cosine, -1, 1):
         raise UserError(f"duplicates: cosine: {describe_value(cosine)} is not from -1 to 1")
-    if threshold is not None and (not isinstance(threshold, float | int) or not 0 <= threshold < 1):
+    if threshold is not None and (not is_number(threshold, 0, 1) or threshold == 1):
         raise UserError(f"duplicates: threshold: {describe_value(threshold)} is not in [0, 1)")
     distinct = list(dict.fromkeys(text_list))  # else copies of a text would be all its neighbours
     first_of = list(range(len(distinct)))

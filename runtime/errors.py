@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from numbers import Integral
+from numbers import Integral, Real
 
 MAX_LENGTH = 1500
 """The largest number of characters of a message, which may quote a long value of a file."""
@@ -57,6 +57,11 @@ def check_count(value: object, subject: str) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise UserError(f"{subject}={value!r:.40}: must be a whole number from 1")
     return int(value)
+
+
+def is_number(value: object, least: float, most: float) -> bool:
+    """Return whether a value is a number, not a truth value, from ``least`` to ``most``."""
+    return isinstance(value, Real) and not isinstance(value, bool) and least <= float(value) <= most
 
 
 def did_you_mean(name: str, known_names: Iterable[str]) -> str:

@@ -187,8 +187,10 @@ class TrainingState:
                 return
             weights = {name: p.detach().clone() for name, p in self.module.named_parameters()}
             load_parameters(self.module, self.averages)
-            yield
-            load_parameters(self.module, weights)
+            try:
+                yield
+            finally:
+                load_parameters(self.module, weights)
 
 
 def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:

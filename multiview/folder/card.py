@@ -187,7 +187,7 @@ class StartCard:
 
         ``start`` are the scores before the first step, ``best`` those of the weights that are kept.
         """
-        if "loss" not in best:
+        if "loss" not in start or "loss" not in best:
             return [("gained", "unknown: no sentence was held out, see --loop.validation")]
         step = best["step"]
         lines = {"gained": f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}"}

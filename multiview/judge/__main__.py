@@ -147,6 +147,10 @@ def show_curve(probabilities: Sequence[float], labels: Sequence[int], picture: P
 
 def main(config: JudgeConfig) -> None:
     """Print the judgement of two sentences, or those of the pairs of a file."""
+    if config.labels and config.b is not None:
+        raise UserError("--labels: is for a file of pairs, not for two sentences")
+    if config.labels and config.similarity:
+        raise UserError("--similarity: is not printed with --labels; leave out one of them")
     if config.b is not None:
         judgement = Judge.load(config.judge, similarity=config.similarity_weights)(config.a, config.b)
         text = str(judgement)

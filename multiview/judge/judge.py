@@ -23,7 +23,7 @@ from multiview.judge.similarity import ComparedPairs, SimilarityWeights, weights
 from multiview.judge.thresholds import Threshold, choose_threshold
 from multiview.judge.weights import FEATURES, SLOTS, THRESHOLD, Weights
 from runtime.cli import LOGGER
-from runtime.errors import UserError
+from runtime.errors import UserError, is_number
 from runtime.files import path_of
 from runtime.process import cached_property, loading
 
@@ -172,9 +172,7 @@ class Judge:
             about: is written to the judge's file, and may name data and licences.
         """
         pair_list, label_list = _read_labelled(pairs, labels, "Judge.fit")
-        if pull is not None and (
-            not isinstance(pull, Real) or isinstance(pull, bool) or not 1e-6 <= pull <= 1e9
-        ):
+        if pull is not None and not is_number(pull, 1e-6, 1e9):
             raise UserError(f"Judge.fit: pull: {describe_value(pull)} is not from 1e-6 to 1e9")
         if not isinstance(about or {}, Mapping):
             raise UserError(f"Judge.fit: about: {describe_value(about)} is no mapping")
@@ -276,7 +274,8 @@ def load_weights(name: str | Path, encoder: Any = None) -> Weights:
     fitted_beside, present = weights.about.get("encoder", ""), _name_of(encoder)
     if fitted_beside != present:
         fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
-        raise UserError(f"judge {name}: {fault}; give it that")
+        advice = "give it that" if fitted_beside else "leave out encoder="
+        raise UserError(f"judge {name}: {fault}; {advice}")
     return weights
 
 

@@ -35,8 +35,10 @@ class Binding:
 
     @property
     def is_same(self) -> bool:
-        """Whether both sentences have the same words in the role, and neither or both deny the head."""
-        return set(self.a) == set(self.b) and " | " not in self.head
+        """Whether both sentences have forms of the same words in the role, and deny the same of them."""
+        is_denied = any(word.startswith("not ") for word in (*self.a, *self.b))
+        side_a, side_b = (set(self.a), set(self.b)) if is_denied else self.bases
+        return side_a == side_b and " | " not in self.head
 
     def __str__(self) -> str:
         sides = [self.a] if self.a == self.b else [self.a, self.b]

@@ -253,7 +253,7 @@ class Weights:
         record = {"feature_names" if key == NAMES_KEY else key: value for key, value in record.items()}
         weights = config_from_json(cls, record, where=path)
         if weights.feature_names != [*cls.required_features]:
-            raise UserError(f"{path}: no judge, or one of other features of a pair; fit it anew")
+            raise UserError(f"{path}: not the features that a judge reads of a pair; fit it anew")
         if weights.tables != digest_of_tables():
             raise UserError(f"{path}: fitted on other opposites or classes of words than these; fit it anew")
         sizes = [len(weights.mean), len(weights.deviation), len(weights.weight)]

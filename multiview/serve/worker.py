@@ -263,7 +263,10 @@ def compare(pairs: Sequence[Pair]) -> list[dict[str, Any] | Refused]:
     """
     results: list[dict[str, Any] | Refused] = []
     for pair, verdict in zip(pairs, judge(pairs), strict=True):
-        results.append(verdict if isinstance(verdict, Refused) else {**verdict, **_comparison(pair)})
+        try:
+            results.append(verdict if isinstance(verdict, Refused) else {**verdict, **_comparison(pair)})
+        except UserError as error:  # such as a sentence that is too long for the parsers
+            results.append(Refused(str(error)))
     return results
 
 

@@ -66,8 +66,10 @@ def test_texts_that_are_not_near_are_not_judged() -> None:
     line.judged.clear()
     duplicates(texts, judge=line, encoder=line, cosine=0.99)
     assert line.judged == [("0", "0.5"), ("90", "90.5")]
-    with pytest.raises(UserError, match=r"duplicates: cosine: .* is not from -1 to 1"):
-        duplicates(texts, cosine=2)
+    assert duplicates(texts, judge=line, encoder=line, cosine=np.float32(0.5)) == [[0, 1], [2, 3]]
+    for wrong in (2, True, "0.5"):
+        with pytest.raises(UserError, match=r"duplicates: cosine: .* is not from -1 to 1"):
+            duplicates(texts, cosine=wrong)  # type: ignore[arg-type]
 
 
 def test_the_threshold_decides_and_few_texts_need_no_judge() -> None:

@@ -91,3 +91,5 @@ def test_the_command_draws_precision_against_hit_rate(tmp_path: Path, capsys, re
     assert (tmp_path / "pairs.tsv.png").read_bytes()[:4] == b"\x89PNG" and lines[-1] == f"{file}.png"
     file.write_text("\t".join(SAME) + "\n")
     assert "--labels needs labels, 0 and 1" in refusal(cli, file, "--labels")
+    assert "--labels: is for a file of pairs" in refusal(cli, *SAME, "--labels")
+    assert "--similarity: is not printed with --labels" in refusal(cli, file, "--labels", "--similarity")

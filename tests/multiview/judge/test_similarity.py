@@ -13,10 +13,9 @@ from multiview.judge.__main__ import cli
 from multiview.judge.similarity import SimilarityWeights, weights_of
 from runtime.errors import UserError
 from runtime.files import read_record, write_record
+from tests.fixtures.pairs import SAME, SWAPPED
 from tools.fit_similarity import Graded, fit
 
-SAME = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")
-SWAPPED = ("The lawyer praised the doctor.", "The doctor praised the lawyer.")
 RISING = (
     ("The lawyer praised the doctor.", "It rained in the mountains all night."),
     ("The lawyer praised the doctor.", "The attorney sued the hospital."),

@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
 import pytest
@@ -213,3 +214,18 @@ def test_answers_do_not_wait_for_acknowledgements(monkeypatch: pytest.MonkeyPatc
         port = str(free.getsockname()[1])
     assert cli(["--port", port]) == 0
     assert options == [1]
+
+
+def test_a_pair_that_cannot_be_explained_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other clients' pairs come in the same call."""
+
+    def explain(pair: tuple[str, str]) -> dict[str, Any]:
+        if pair[0] == "long":
+            raise UserError("a sentence of 200 words; the parsers read 128")
+        return {"trees": []}
+
+    monkeypatch.setattr(worker, "judge", lambda pairs: [{"probability": 0.5} for _ in pairs])
+    monkeypatch.setattr(worker, "_comparison", explain)
+    short, long = worker.compare([("short", "b"), ("long", "b")])
+    assert short == {"probability": 0.5, "trees": []}
+    assert long == worker.Refused("a sentence of 200 words; the parsers read 128")

@@ -107,6 +107,12 @@ def test_the_readout_is_trained_alone(going_on: ContinueConfig, start: Path, mic
     }
 
 
+def test_without_held_out_sentences_no_gain_is_known(going_on: ContinueConfig) -> None:
+    """The scores of the kept weights are then those of the last steps."""
+    assert main(changed(going_on, loop={"validation": 0})) == 0
+    assert "unknown: no sentence was held out" in (going_on.folder / "README.md").read_text()
+
+
 def test_what_gains_nothing_is_the_start(going_on: ContinueConfig, start: Path) -> None:
     """The step of least validation loss is kept, that before the first one included."""
     assert main(changed(going_on, objective={"keep": 1e6}, loop={"max_steps": 4})) == 0
@@ -273,11 +279,11 @@ def test_what_cannot_be_gone_on_from(
             "--views=dep,seq",
         ],
         "--views dep,dep: names a view twice": [trees, on, "--views=dep,dep"],
-        "--encoder.dim 64: is of new views, --start builtin has its own; give --start none": [
+        "--encoder.dim 64: an option of new views, which --start builtin has; give --start none": [
             *(trees, "--encoder.dim=64")
         ],
-        "--vectors none: is of new views": [trees, on, "--vectors=none"],
-        "--objective.teacher x.npy: is of new views": [trees, on, "--objective.teacher=x.npy"],
+        "--vectors none: an option of new views": [trees, on, "--vectors=none"],
+        "--objective.teacher x.npy: an option of new views": [trees, on, "--objective.teacher=x.npy"],
         "--pairs: needs a model to go on from": [trees, "--start=none", "--pairs", pair_file],
         "--objective.keep: needs a model to go on from": [trees, "--start=none", "--objective.keep=3"],
         "--validation x.tsv: validates --pairs": [trees, on, "--validation=x.tsv"],
