@@ -35,7 +35,7 @@ def find_parser(kind: str, spec: str) -> Path | None:
 
 
 def find_trees(trees: Path | None) -> Path:
-    """Return ``trees``, for None the only cache in ``runs/trees``. Raises UserError if that is not unique."""
+    """Return ``trees``, or if None the cache in ``runs/trees``. Raises UserError unless just one is there."""
     if trees is not None:
         return trees
     root = Path("runs/trees")

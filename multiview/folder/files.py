@@ -121,7 +121,7 @@ class ModelRecord:
 
 
 def model_record(folder: Path) -> ModelRecord:
-    """Return the record of a model folder. Raises UserError if it is damaged, outdated or not of a model."""
+    """Return a model folder's record. Raises UserError if it is no model, damaged or of another format."""
     folder = current_folder(folder)
     path = folder / "config.json"
     if not path.is_file():
