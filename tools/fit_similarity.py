@@ -48,7 +48,7 @@ RULES = {
 SAME = 0.95
 """The grade of pairs made by rule that mean the same."""
 LABELS = {"entailment": 0.1, "neutral": 0.0, "contradiction": -0.1}
-"""What is added to the teacher's cosine, by SNLI's label."""
+"""The number that is added to the teacher's cosine, for each label of SNLI."""
 SNLI_PAIRS, POOL, NEIGHBOURS = 3500, 3500, 1200
 """Pairs of SNLI; sentences of a kind of text, and how many of them are paired with a near sentence."""
 STRENGTHS = {"free": 30.0, "rated": 10.0}

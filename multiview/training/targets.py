@@ -36,7 +36,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Targets:
-    """What each sentence of the batch, as a candidate, is to each anchor. Every anchor has a positive."""
+    """Tells which sentences of a batch are positives and negatives of each anchor, which has a positive."""
 
     anchor: Tensor
     """int64 [A], each anchor's row in the batch."""

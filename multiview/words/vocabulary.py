@@ -106,7 +106,7 @@ def sif_weights(counts: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
 
 @configuration
 class WordsRecord:
-    """What a model's config.json says about its words, which are listed in vocab.txt."""
+    """Describes the words of a model, as its config.json does; vocab.txt lists the words themselves."""
 
     mode: Literal["trained", "fixed"]
     dim: Count
