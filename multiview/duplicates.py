@@ -6,10 +6,9 @@ Legend of dimension suffixes: N distinct texts, D embedding size.
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from corpora.sentences import describe_value, read_elements
 from multiview.judge import Judge
+from multiview.libraries.arrays import check_encoder, check_vectors
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from runtime.errors import UserError, check_count, is_number
@@ -58,11 +57,15 @@ def duplicates(
         raise UserError(f"duplicates: cosine: {describe_value(cosine)} is not from -1 to 1")
     if threshold is not None and (not is_number(threshold, 0, 1) or threshold == 1):
         raise UserError(f"duplicates: threshold: {describe_value(threshold)} is not in [0, 1)")
+    if judge is not None and not callable(getattr(judge, "pairs", None)):
+        raise UserError(f"duplicates: judge: {describe_value(judge)} is no judge; Judge.load reads a file")
+    if encoder is not None:
+        check_encoder(encoder, "duplicates")
     distinct = list(dict.fromkeys(text_list))  # else copies of a text would be all its neighbours
     first_of = list(range(len(distinct)))
     if len(distinct) > 1:
         encoder = encoder or MultiViewEncoder.load("builtin", "cpu", structure=0)
-        vectors_ND = np.asarray(encoder.encode(distinct))
+        vectors_ND = check_vectors(encoder.encode(distinct), distinct, type(encoder).__name__)[0]
         hits = semantic_search(vectors_ND, vectors_ND, top_k=neighbours + 1)
         near = {
             (min(n, hit.corpus_id), max(n, hit.corpus_id))

@@ -39,7 +39,7 @@ def check_vectors(
     Raises UserError if the shape is another one, or if a value is not finite; the message names the first
     sentence with such a value.
     """
-    vectors, n = _to_array(output, f"{name}: encode() returned a {type(output).__name__}"), len(sentences)
+    vectors, n = to_array(output, f"{name}: encode() returned a {type(output).__name__}"), len(sentences)
     fits_sentences = vectors.ndim > 1 and vectors.shape[-1] and vectors.shape[:-1] in ((n,), (columns, n))
     if not fits_sentences or vectors.dtype.kind not in "fiu" or dim not in (None, vectors.shape[-1]):
         raise UserError(
@@ -65,7 +65,7 @@ def read_vectors(value: Any, caller: str) -> Tensor:
     import torch
 
     if not isinstance(value, torch.Tensor):
-        array = _to_array(value, f"{caller}: a {type(value).__name__}")
+        array = to_array(value, f"{caller}: a {type(value).__name__}")
         value = torch.from_numpy(array.astype(np.float32)) if array.dtype.kind in "fiu" else array
     if not isinstance(value, torch.Tensor) or value.is_complex() or not 1 <= value.ndim <= 2:
         raise UserError(f"{caller}: {describe_value(value)} is no array of numbers [vectors, dimensions]")
@@ -89,7 +89,7 @@ def unit_rows(rows: Float) -> Float:
     return unit
 
 
-def _to_array(value: Any, subject: str) -> NDArray[Any]:
+def to_array(value: Any, subject: str) -> NDArray[Any]:
     """Return anything that numpy reads, or tensors in a list, as an array; errors begin with ``subject``."""
 
     def to_host(value: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.sentences import describe_value
+from multiview.libraries.arrays import to_array
 from runtime.errors import UserError, check_count
 
 BLOCK_QUERIES = 256
@@ -40,7 +41,7 @@ def semantic_search(
     [[Hit(corpus_id=0, score=0.9950371980667114)]]
 
     Args:
-        queries_QD: Vectors [Q, D], or a single vector [D].
+        queries_QD: Vectors [Q, D], or a single vector [D]; an array, a tensor or lists.
         corpus_ND: Vectors [N, D], which may be mapped from a file.
         top_k: K, the number of rows for each query.
 
@@ -48,7 +49,9 @@ def semantic_search(
     no whole number from 1.
     """
     top_k = check_count(top_k, "search: top_k")
-    queries, corpus = (np.atleast_2d(rows) for rows in (queries_QD, corpus_ND))
+    queries, corpus = (
+        np.atleast_2d(to_array(rows, f"search: a {type(rows).__name__}")) for rows in (queries_QD, corpus_ND)
+    )
     shapes = f"{list(queries.shape)} of {queries.dtype} and {list(corpus.shape)} of {corpus.dtype}"
     if queries.ndim + corpus.ndim != 4 or len({queries.shape[1], corpus.shape[1]}) > 1:
         raise UserError(f"search: {shapes} are no vectors of one size")

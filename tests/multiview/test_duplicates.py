@@ -88,11 +88,20 @@ def test_the_threshold_decides_and_few_texts_need_no_judge() -> None:
         (["a"], {"neighbours": 0}, "neighbours"),
         (["a"], {"threshold": 1}, "threshold"),
         (["a"], {"threshold": "x"}, "threshold"),
+        (["a"], {"judge": "pairs"}, "judge: a str .* is no judge; Judge.load reads a file"),
+        (["a"], {"encoder": "all-MiniLM-L6-v2"}, "has no encode"),
     ],
 )
 def test_what_is_wrong_is_named(texts: Any, options: dict[str, Any], fault: str) -> None:
     with pytest.raises(UserError, match=f"duplicates: .*{fault}"):
         duplicates(texts, **options)
+
+
+def test_vectors_that_do_not_fit_the_texts_are_refused() -> None:
+    for rows in (1, 3):
+        encoder = SimpleNamespace(encode=lambda texts, rows=rows: np.eye(rows, 4))
+        with pytest.raises(UserError, match=rf"encode\(\) returned float64 \[{rows}, 4\] for 2 sentences"):
+            duplicates(["a", "b"], encoder=encoder)
 
 
 def test_a_judged_search_leaves_out_what_says_something_else(tmp_path: Path, capsys, monkeypatch) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from multiview import encode
 from multiview.model import MultiViewEncoder
@@ -55,6 +56,13 @@ def test_the_memory_of_a_search_does_not_grow_with_queries_times_rows() -> None:
 def test_a_number_of_hits_that_is_none_is_refused(top_k: object) -> None:
     with pytest.raises(UserError, match=r"search: top_k=.*: must be a whole number from 1"):
         semantic_search(np.eye(4), np.eye(4), top_k=top_k)
+
+
+def test_vectors_may_be_tensors_and_ragged_lists_are_refused() -> None:
+    expected = semantic_search(np.eye(2), np.eye(2))
+    assert semantic_search(torch.eye(2, requires_grad=True), torch.eye(2).bfloat16()) == expected
+    with pytest.raises(UserError, match="search: a list that is no array"):
+        semantic_search([[1.0], [1.0, 2.0]], np.eye(2))  # type: ignore[arg-type]
 
 
 def test_search_command(
