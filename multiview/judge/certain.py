@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from corpora.characters import normalise_text
+from multiview.judge.contrasts import Difference, contrasts_of
 from multiview.judge.long_texts import Text
 from multiview.judge.weights import Floats
 
@@ -31,12 +32,9 @@ _FROM_TO = re.compile(
 )
 _STOP = re.compile(r"\b(stop|avoid) ([a-z]+?)ing\b")
 _ENDING_E = re.compile(r"e\b")
-_ONLY = re.compile(r"\bonly ", re.IGNORECASE)
 _QUOTED = re.compile(r"(?<!\w)[\"“„«]([^\"“”„«»]+)[\"“”»](?!\w)")
 _OUTER_QUOTES = re.compile(r"['\"“”„«»](?:(?<!\w.)|(?<!\d.)(?!\w))")
 """Quotation marks at the edge of a word; after a digit they are feet and inches."""
-Difference = tuple[str, str, str]
-"""The kind of a reason, the words of the first sentence, and those of the second."""
 
 
 class Limits(NamedTuple):
@@ -85,19 +83,16 @@ def _normalise(text: str) -> str:
 def textual_differences(a: str, b: str) -> Sequence[Difference]:
     """Return the decisive differences that two texts show without their trees.
 
-    Decisive are "from X to Y" against "from Y to X" and, if the texts are the same otherwise, a word that one
-    of them has: *only*, or *stop* or *avoid* before a verb (stop sharing it | share it).
+    Decisive are "from X to Y" against "from Y to X" and, if the texts are the same otherwise, the contrasts
+    of :mod:`multiview.judge.contrasts`, and *stop* or *avoid* before a verb (stop sharing it | share it).
     """
-    differences: list[Difference] = []
+    differences = list(contrasts_of(a, b))
     lower_texts = a.casefold(), b.casefold()
-    if not any(word in text for word in ("from ", "only ", "stop ", "avoid ") for text in lower_texts):
+    if not any(word in text for word in ("from ", "stop ", "avoid ") for text in lower_texts):
         return differences  # most pairs need no search by patterns
     way_a, way_b = _FROM_TO.search(a), _FROM_TO.search(b)
     if way_a and way_b and way_a[1].lower() == way_b[2].lower() != way_a[2].lower() == way_b[1].lower():
         differences.append(("roles", f"{way_a[1]} to {way_a[2]}", f"{way_b[1]} to {way_b[2]}"))
-    bare_a, bare_b = (_ONLY.sub("", text).strip(" .!?").casefold() for text in (a, b))
-    if bare_a == bare_b and bool(_ONLY.search(a)) != bool(_ONLY.search(b)):
-        differences.append(("missing", "only" if _ONLY.search(a) else "", "only" if _ONLY.search(b) else ""))
     first, second = (_ENDING_E.sub("", text.strip(" .!?")) for text in lower_texts)
     stop_a, stop_b = _added_stop(first, second), _added_stop(second, first)
     if stop_a or stop_b:

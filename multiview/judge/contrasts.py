@@ -1,0 +1,169 @@
+"""Finds, in the words of two texts, one contrast that settles a pair: all | some, must | can, will | did.
+
+The words of ``contrasts.tsv`` are function words and adverbs, which features hardly show. They are decisive
+only if both texts are the same otherwise, apart from articles, auxiliaries and inflection.
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from corpora.characters import normalise_text
+from multiview.judge.typed import in_one_form
+from multiview.structure.forms import BASE_OF_IRREGULAR, stem
+
+Difference = tuple[str, str, str]
+"""The kind of a reason, the words of the first sentence, and those of the second."""
+CONTRASTS = Path(__file__).with_name("contrasts.tsv")
+"""A table of contrasts.
+
+Each row has a kind of contrast, whether a text without any of its phrases contrasts too, and its values. Two
+values contrast; a value is a list of phrases that mean the same. The last columns are an example.
+"""
+MAX_CHARACTERS = 2000
+"""Longer texts are not read, because nearly all of them differ in more than one thing."""
+MAX_FURTHER_WORDS = 6
+"""The largest difference in words between two texts that may differ by one phrase."""
+_WORD = re.compile(r"\w+?(?=n't\b)|n't|'\w+|\w+(?:[-.:,/@]\w+)*|[<>=!]+|[^\w\s'.,;:!?\"()]")
+_SPELLINGS = {"n't": "not", "wo": "will", "ca": "can", "sha": "shall", "'ll": "will", "'ve": "have"}
+_PRESENT = {"am", "is", "are", "be", "being", "'m", "'re", "'s"}
+_PAST = {"was", "were", "been", "did", "had"}
+_DO, _ARTICLES = {"do", "does", "did"}, {"a", "an", "the"}
+_DROPPED = _PRESENT | _PAST | _DO | _ARTICLES | {"have", "has", "still"}
+_AUXILIARIES = (_DROPPED | {"can", "could", "will", "would", "should", "may", "must"}) - _ARTICLES - {"still"}
+_QUESTION_WORDS = {"who", "what", "which", "how", "where", "when", "why", "whose", "whom"}
+_OPEN_QUESTIONS = {"how", "what", "where", "which"}
+_PAST_VALUE = -1
+"""The value of the kind *time* of a text in the past, which has no phrase."""
+
+
+class _Reading(NamedTuple):
+    """A text as it is compared: its marks, and its other words."""
+
+    words: list[str]
+    """All words, in lower case."""
+    marks: dict[str, list[tuple[int, str]]]
+    """The values of each kind of contrast, in the order of the text, with their phrases."""
+    others: list[str]
+    """The words that are in no phrase, without articles and auxiliaries."""
+    bases: list[str]
+    """The base of each of ``others``."""
+    is_question: bool | None
+    """None if the text has only one of two signs of a question, the auxiliary before it and "?"."""
+
+
+@lru_cache(1 << 16)
+def _base(word: str) -> str:
+    return stem(BASE_OF_IRREGULAR.get(word, word))
+
+
+with open(CONTRASTS, encoding="utf-8", newline="") as _stream:
+    _ROWS = list(csv.DictReader(_stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+_CONTRASTS_WITH_NONE = {row["kind"] for row in _ROWS if row["left out"] == "yes"}
+_PHRASES: dict[str, tuple[str, int]] = {}
+"""The kind and the value of each phrase, and of the base of a phrase of one word."""
+_LENGTHS: dict[str, list[int]] = {}
+"""The numbers of words of the phrases that begin with a word, the longest first."""
+for _row in _ROWS:
+    for _value, _phrases in enumerate(_row["values"].split(" / ")):
+        for _phrase in _phrases.split(","):
+            _first, *_further = _phrase.split()
+            _PHRASES[_phrase] = _row["kind"], _value
+            _LENGTHS[_first] = sorted({*_LENGTHS.get(_first, ()), 1 + len(_further)}, reverse=True)
+            if not _further:
+                _PHRASES.setdefault(_base(_phrase), (_row["kind"], _value))
+
+
+def _phrase_at(words: Sequence[str], position: int) -> tuple[int, tuple[str, int] | None]:
+    """Return the number of words, and the kind and value, of the longest phrase at a position; 1, None."""
+    for length in _LENGTHS.get(words[position], ()):
+        if found := _PHRASES.get(" ".join(words[position : position + length])):
+            return length, found
+    return 1, _PHRASES.get(_base(words[position]))
+
+
+@lru_cache(1 << 12)
+def _read(text: str) -> _Reading:
+    plain = normalise_text(in_one_form(text)).casefold().replace("cannot", "can not")
+    words = [_SPELLINGS.get(word, word) for word in _WORD.findall(plain)]
+    marks: dict[str, list[tuple[int, str]]] = {}
+    others: list[str] = []
+    position = 0
+    while position < len(words):
+        length, found = _phrase_at(words, position)
+        if found:
+            phrase = " ".join(words[position : position + length])
+            marks.setdefault(found[0], []).append((found[1], phrase))
+        elif words[position] not in _DROPPED:
+            others.append(words[position])
+        position += length
+    signs = text.rstrip().endswith("?"), bool(words) and words[0] in _AUXILIARIES | _QUESTION_WORDS
+    return _Reading(
+        words, marks, others, list(map(_base, others)), signs[0] if signs[0] == signs[1] else None
+    )
+
+
+def contrasts_of(a: str, b: str) -> Sequence[Difference]:
+    """Return the contrasts of two texts that are the same otherwise, none for other texts.
+
+    Besides those of the table, they are future and past (it will rain | it rained), a question and a
+    statement, and a question for who does something against one for whom it is done to (who called Tom? |
+    who did Tom call?).
+    """
+    if max(len(a), len(b)) > MAX_CHARACTERS or abs(a.count(" ") - b.count(" ")) > MAX_FURTHER_WORDS:
+        return []
+    first, second = _read(a), _read(b)
+    if not (first.words and second.words):
+        return []
+    if first.bases == second.bases:
+        return list(_differences(first, second))
+    return _turned_question(first, second) if sorted(first.bases) == sorted(second.bases) else []
+
+
+def _differences(first: _Reading, second: _Reading) -> Iterator[Difference]:
+    if {first.is_question, second.is_question} == {True, False} and first.marks == second.marks:
+        yield "missing", *("question" if each.is_question else "statement" for each in (first, second))
+    times = [
+        {"time": [(_PAST_VALUE, "")]} if _is_past(*both) else {}
+        for both in ((first, second), (second, first))
+    ]
+    all_a, all_b = times[0] | first.marks, times[1] | second.marks
+    for kind in dict.fromkeys((*all_a, *all_b)):
+        marks_a, marks_b = all_a.get(kind, []), all_b.get(kind, [])
+        # How should I pay? and How can I pay? have the same answer.
+        if kind in ("modal", "amount") and first.words[0] in _OPEN_QUESTIONS:
+            continue
+        if len(marks_a) == len(marks_b):
+            contrasts = [value for value, _ in marks_a] != [value for value, _ in marks_b]
+        else:
+            contrasts = kind in _CONTRASTS_WITH_NONE and len(marks_a + marks_b) == 1
+        if contrasts:
+            yield "missing", *(", ".join(phrase for _, phrase in marks) for marks in (marks_a, marks_b))
+
+
+def _is_past(reading: _Reading, other: _Reading) -> bool:
+    """Tell whether a text is in the past: by its auxiliary, or by a verb of which the other has the base."""
+    if not _PRESENT.isdisjoint(reading.words):
+        return "been" in reading.words
+    forms = {word for word, form in zip(reading.others, other.others, strict=True) if word != form}
+    return not _PAST.isdisjoint(reading.words) or any(
+        word in BASE_OF_IRREGULAR or word.endswith("ed") for word in forms
+    )
+
+
+def _turned_question(first: _Reading, second: _Reading) -> list[Difference]:
+    """Return a difference if one text asks who does something, and the other to whom it is done."""
+    if first.bases[0] not in ("who", "what", "which") or first.marks != second.marks:
+        return []
+    if _DO.isdisjoint(first.words) == _DO.isdisjoint(second.words):
+        return []
+    a, b = first.bases, second.bases
+    begin = next(index for index in range(len(a)) if a[index] != b[index])
+    end = next(index for index in range(len(a), 0, -1) if a[index - 1] != b[index - 1])
+    (a_1, *a_rest), (b_1, *b_rest) = a[begin:end], b[begin:end]
+    if begin and ([*a_rest, a_1] == b[begin:end] or [*b_rest, b_1] == a[begin:end]):
+        return [("roles", *(" ".join(each.others[begin:end]) for each in (first, second)))]
+    return []
