@@ -17,6 +17,8 @@ from multiview.structure.forms import BASE_OF_IRREGULAR, stem
 
 Difference = tuple[str, str, str]
 """The kind of a reason, the words of the first sentence, and those of the second."""
+Mark = tuple[int, str]
+"""The value of a kind of contrast, and the phrase that has it."""
 CONTRASTS = Path(__file__).with_name("contrasts.tsv")
 """A table of contrasts.
 
@@ -45,7 +47,7 @@ class _Reading(NamedTuple):
 
     words: list[str]
     """All words, in lower case."""
-    marks: dict[str, list[tuple[int, str]]]
+    marks: dict[str, list[Mark]]
     """The values of each kind of contrast, in the order of the text, with their phrases."""
     others: list[str]
     """The words that are in no phrase, without articles and auxiliaries."""
@@ -89,7 +91,7 @@ def _phrase_at(words: Sequence[str], position: int) -> tuple[int, tuple[str, int
 def _read(text: str) -> _Reading:
     plain = normalise_text(in_one_form(text)).casefold().replace("cannot", "can not")
     words = [_SPELLINGS.get(word, word) for word in _WORD.findall(plain)]
-    marks: dict[str, list[tuple[int, str]]] = {}
+    marks: dict[str, list[Mark]] = {}
     others: list[str] = []
     position = 0
     while position < len(words):
@@ -124,24 +126,32 @@ def contrasts_of(a: str, b: str) -> Sequence[Difference]:
 
 
 def _differences(first: _Reading, second: _Reading) -> Iterator[Difference]:
+    """Yield the contrasts of two texts with the same bases."""
     if {first.is_question, second.is_question} == {True, False} and first.marks == second.marks:
-        yield "missing", *("question" if each.is_question else "statement" for each in (first, second))
-    times = [
-        {"time": [(_PAST_VALUE, "")]} if _is_past(*both) else {}
-        for both in ((first, second), (second, first))
-    ]
-    all_a, all_b = times[0] | first.marks, times[1] | second.marks
-    for kind in dict.fromkeys((*all_a, *all_b)):
-        marks_a, marks_b = all_a.get(kind, []), all_b.get(kind, [])
+        names = {True: "question", False: "statement"}
+        yield "missing", names[bool(first.is_question)], names[bool(second.is_question)]
+    marks_a, marks_b = _with_past(first, second), _with_past(second, first)
+    for kind in dict.fromkeys((*marks_a, *marks_b)):
+        own, others = marks_a.get(kind, []), marks_b.get(kind, [])
         # How should I pay? and How can I pay? have the same answer.
         if kind in ("modal", "amount") and first.words[0] in _OPEN_QUESTIONS:
             continue
-        if len(marks_a) == len(marks_b):
-            contrasts = [value for value, _ in marks_a] != [value for value, _ in marks_b]
+        if len(own) == len(others):
+            is_contrast = [value for value, _ in own] != [value for value, _ in others]
         else:
-            contrasts = kind in _CONTRASTS_WITH_NONE and len(marks_a + marks_b) == 1
-        if contrasts:
-            yield "missing", *(", ".join(phrase for _, phrase in marks) for marks in (marks_a, marks_b))
+            is_contrast = kind in _CONTRASTS_WITH_NONE and len(own + others) == 1
+        if is_contrast:
+            yield "missing", _phrases_of(own), _phrases_of(others)
+
+
+def _phrases_of(marks: Sequence[Mark]) -> str:
+    return ", ".join(phrase for _, phrase in marks)
+
+
+def _with_past(reading: _Reading, other: _Reading) -> dict[str, list[Mark]]:
+    """Return the marks of a text, with that of the past if it has no other mark of time."""
+    past: dict[str, list[Mark]] = {"time": [(_PAST_VALUE, "")]} if _is_past(reading, other) else {}
+    return past | reading.marks
 
 
 def _is_past(reading: _Reading, other: _Reading) -> bool:
@@ -165,5 +175,5 @@ def _turned_question(first: _Reading, second: _Reading) -> list[Difference]:
     end = next(index for index in range(len(a), 0, -1) if a[index - 1] != b[index - 1])
     (a_1, *a_rest), (b_1, *b_rest) = a[begin:end], b[begin:end]
     if begin and ([*a_rest, a_1] == b[begin:end] or [*b_rest, b_1] == a[begin:end]):
-        return [("roles", *(" ".join(each.others[begin:end]) for each in (first, second)))]
+        return [("roles", " ".join(first.others[begin:end]), " ".join(second.others[begin:end]))]
     return []

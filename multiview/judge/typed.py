@@ -12,6 +12,8 @@ from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 
+from multiview.judge.spelled import in_digits
+
 _MONTHS = [
     "January",
     "February",
@@ -145,6 +147,8 @@ A mark is a simpler pattern; the pattern is searched only in texts in which its 
 faster. Patterns begin with a digit where they can, and test what is before the digit afterwards, because then
 they are found several times faster.
 """
+MAX_KEPT_CHARACTERS = 2000
+"""The form of longer texts is not kept in memory."""
 _MARKS = [*map(re.compile, dict.fromkeys(mark for mark, _, _ in _FORMS))]
 _PATTERNS = [(_MARKS.index(re.compile(mark)), re.compile(pattern), form) for mark, pattern, form in _FORMS]
 QUESTIONS = Path(__file__).with_name("questions.tsv")
@@ -160,11 +164,16 @@ with open(QUESTIONS, encoding="utf-8", newline="") as _stream:
     ]
 
 
-@lru_cache(1 << 14)
 def in_one_form(text: str) -> str:
     """Return a text with amounts, times, dates, versions, contractions and questions in one form."""
+    return _in_one_form(text) if len(text) <= MAX_KEPT_CHARACTERS else _in_one_form.__wrapped__(text)
+
+
+@lru_cache(1 << 14)
+def _in_one_form(text: str) -> str:
     if "&" in text:
         text = html.unescape(text)
+    text = in_digits(text)
     found = [mark.search(text) for mark in _MARKS]
     if any(found):
         for mark, pattern, replacement in _PATTERNS:

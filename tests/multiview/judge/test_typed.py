@@ -1,5 +1,6 @@
 """What people type in several ways is written in one, and kinds of pairs are judged by it."""
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -38,12 +39,29 @@ KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
         ("I don t, dont, don&#39;t, don’t", "I don't, don't, don't, don't"),
         ("Cant it? It wont.", "Can't it? It won't."),
         ("In the 1980s 3.11.2 ran 10 k8s pods on 10.0.0.1 at 2:1 m.", None),
+        ("Twenty-one of two hundred and fifty.", "21 of 250."),
+        ("One and a half million, a dozen, half a dozen, a thousand and one.", "1500000, 12, 6, 1001."),
+        (
+            "It takes half an hour, an hour and a half, ten minutes.",
+            "It takes 1800 seconds, 5400 seconds, 600 seconds.",
+        ),
+        ("Half past three, a quarter to one, quarter past 9, eight am", "03:30, 12:45, 09:15, 08:00"),
+        ("Which one am I? Two or three, twice an hour, the twenty-second, in the thirties, one day", None),
         ("A cannon, a font, a want, in May he may march.", None),
     ],
 )
 def test_forms(typed: str, form: str | None) -> None:
     assert in_one_form(typed) == (typed if form is None else form)
     assert in_one_form(in_one_form(typed)) == in_one_form(typed)
+
+
+def test_the_forms_of_long_texts_are_not_kept_in_memory() -> None:
+    tracemalloc.start()
+    for number in range(200):
+        in_one_form(f"{number} " + "word " * 10_000)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 5e6
 
 
 def test_questions_are_asked_in_one_form() -> None:
