@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from corpora.sentences import read_sentences
+from corpora.sentences import describe_value, read_elements, read_sentences
 from multiview.encoders.batch_encoder import (
     ArrayOrTensor,
     annotations_of,
@@ -53,6 +53,7 @@ from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.names import absolute_name
 from parsing.trees.batch import Batch
+from runtime.cli import config_from_json
 from runtime.device import build_in_float32, pick_device, torch_threads, with_torch_defaults
 from runtime.errors import UserError, check_count
 from runtime.files import lock_folder, path_of
@@ -169,12 +170,23 @@ class MultiViewEncoder:
             relations: whether the view dep knows the role of each child.
             seed: the seed of all random numbers.
             device: cpu, cuda, ...; by default a GPU if there is one.
+
+        Raises UserError if an argument has none of the values above.
         """
-        names = [view.strip() for view in views.split(",")] if isinstance(views, str) else list(views)
+        if words is not None and not isinstance(words, WordTable):
+            raise UserError(f"untrained: words: {describe_value(words)} is no WordTable")
+        dim, word_dim = check_count(dim, "untrained: dim"), check_count(word_dim, "untrained: word_dim")
+        seed = check_count(seed, "untrained: seed", 0, 2**63 - 1)
+        values = {"dim": dim, "init": init, "relations": relations}
+        config = config_from_json(EncoderConfig, values, where="untrained")
+        views = read_elements(views.split(",") if isinstance(views, str) else views, "untrained", "views")
+        names = [str(view).strip() for view in views]
+        if not names:
+            raise UserError("untrained: views: names none")
         table_count = 1 + max(table_indices(names), default=0)
         with build_in_float32(seed):
             table = words or WordTable.hashed(word_dim, views=table_count, seed=seed)
-            network = ViewStack(names, table, EncoderConfig(dim=dim, init=init, relations=relations))
+            network = ViewStack(names, table, config)
         return cls(Model(network), device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property

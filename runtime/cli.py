@@ -110,7 +110,7 @@ def config_from_json(config_type: type[Config], values: object, *, where: Path |
     from pydantic import ValidationError
 
     try:
-        config: Config = _adapter(config_type).validate_json(json.dumps(values), strict=True)
+        config: Config = _adapter(config_type).validate_json(json.dumps(values, default=str), strict=True)
         return config
     except ValidationError as error:
         name, value, requirement = _complaint(error)

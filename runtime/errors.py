@@ -52,11 +52,17 @@ def extra(name: str, package: str = "") -> Iterator[None]:
         raise MissingExtraError(f"{package} is not installed: {advice}") from None
 
 
-def check_count(value: object, subject: str) -> int:
-    """Return a whole number from 1. Raises UserError, which begins with ``subject``, for any other value."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise UserError(f"{subject}={value!r:.40}: must be a whole number from 1")
-    return int(value)
+def check_count(value: object, subject: str, least: int = 1, most: int | None = None) -> int:
+    """Return a whole number from ``least`` to ``most``, as an int.
+
+    Raises UserError, which begins with ``subject``, for any other value.
+    """
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        number = int(value)
+        if number >= least and (most is None or number <= most):
+            return number
+    limits = f"from {least}" + ("" if most is None else f" to {most}")
+    raise UserError(f"{subject}={value!r:.40}: must be a whole number {limits}")
 
 
 def is_number(value: object, least: float, most: float) -> bool:

@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.ranking.queries import QuerySet, ranking_metrics, report_lines
+from corpora.sentences import describe_value, read_elements
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import canonical_task
 from multiview.names.opened import Encoder, OpenedEncoder, SentenceVectors, as_encoder
 from runtime import __version__
-from runtime.errors import UserError
-from runtime.files import sha256_file
+from runtime.errors import UserError, check_count
+from runtime.files import path_of, sha256_file
 from runtime.progress import progress
 from senteval_runner.evaluation_trees import EvaluationTrees
 from senteval_runner.protocol.classify import fixed_split, inner_kfold, kfold
@@ -66,13 +67,18 @@ def evaluate(
             kept; None keeps none.
 
     A task that cannot be scored is in ``skipped`` of the results, with the reason. Raises UserError if a task
-    or protocol is unknown, or if ``encoder`` is no encoder. Raises EncoderError if the encoder refused the
-    input of the first task, or did not return finite numbers [n, d]. Its other errors are not caught.
+    or protocol is unknown, or if an argument is of another type. Raises EncoderError if the encoder refused
+    the input of the first task, or did not return finite numbers [n, d]. Its other errors are not caught.
     """
+    if isinstance(encoder, str | type):  # they have a method "encode", too
+        raise UserError(f"evaluate: {describe_value(encoder)} is no encoder; MultiViewEncoder.load opens one")
+    seed = check_count(seed, "evaluate: seed", 0, 2**32 - 1)
     protocol = get_protocol(protocol, nhid=nhid)
     names = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
-    task_data = read_tasks([canonical_task(name) for name in names], Path(data))
-    trees_of = None if trees is None else EvaluationTrees(folder=Path(trees), tasks=task_data.data).of
+    names = [canonical_task(name) for name in read_elements(names, "evaluate", "tasks")]
+    task_data = read_tasks(names, path_of(data, "evaluate: data"))
+    trees_folder = None if trees is None else path_of(trees, "evaluate: trees")
+    trees_of = None if trees_folder is None else EvaluationTrees(folder=trees_folder, tasks=task_data.data).of
     opened_encoder = as_encoder(encoder, trees_of)
     results = Results(protocol=protocol, seed=seed, skipped=task_data.missing)
     with progress(total=len(task_data.data), unit="task", description="evaluate") as bar:

@@ -112,6 +112,8 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
     Case, hyphens, underscores and spaces do not matter. Raises UserError if the name is unknown, with the
     most similar name, all names, and ``groups``.
     """
+    if not isinstance(name, str):
+        raise UserError(f"{name!r:.40} is no name of a task")
     names = {_fold(alias): task.name for task in TASKS.values() for alias in (task.name, *task.aliases)}
     if _fold(name) not in names:
         aliases = [alias for task in TASKS.values() for alias in task.aliases]

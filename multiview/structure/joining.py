@@ -39,7 +39,7 @@ def check_share(structure: float) -> float:
     """Return λ, the share of structure in a cosine. Raises UserError if it is no number from 0 to 1."""
     if not isinstance(structure, Real) or isinstance(structure, bool) or not 0 <= structure <= 1:
         raise UserError(f"structure={structure!r:.40}: a share from 0 to 1")
-    return structure
+    return float(structure)
 
 
 def check_structure_size(size: object) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from runtime.errors import UserError, extra
+from runtime.errors import UserError, check_count, extra
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +62,15 @@ def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protoc
         if protocol not in PROTOCOLS:
             raise UserError(f"unknown protocol {protocol!r} (known: {', '.join(PROTOCOLS)})")
         protocol = PROTOCOLS[protocol]
+    if not isinstance(protocol, Protocol):
+        raise UserError(f"protocol {protocol!r:.40} is no name and no Protocol")
     if protocol.backend == "sklearn":
         # Whether scikit-learn is installed must be known before sentences are encoded, which takes long.
         with extra("sklearn", "scikit-learn"):
             import sklearn  # noqa: F401
-    return protocol if nhid is None else dataclasses.replace(protocol, nhid=nhid)
+    if nhid is None:
+        return protocol
+    return dataclasses.replace(protocol, nhid=check_count(nhid, "nhid", 0, 2**31 - 1))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

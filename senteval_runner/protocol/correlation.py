@@ -65,12 +65,19 @@ def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
 
     A NaN in a row counts as 0, as in SentEval.
     """
-    a_ND, b_ND = np.nan_to_num(a_ND), np.nan_to_num(b_ND)
+    a_ND, b_ND = _in_range(np.nan_to_num(a_ND)), _in_range(np.nan_to_num(b_ND))
     with np.errstate(divide="ignore", invalid="ignore"):
         norms = np.linalg.norm(a_ND, axis=1) * np.linalg.norm(b_ND, axis=1)
         value = np.einsum("nd,nd->n", a_ND, b_ND) / norms
     result: Scores = np.nan_to_num(value).astype(np.float64)
     return result
+
+
+def _in_range(rows_ND: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return the rows divided by powers of two, so that no square is too large; cosines keep their bits."""
+    _, exponent_N1 = np.frexp(np.abs(rows_ND).max(axis=1, keepdims=True, initial=0))
+    rows: NDArray[np.floating] = np.ldexp(rows_ND, -exponent_N1)
+    return rows
 
 
 def target_distribution(scores: Scores) -> Float:

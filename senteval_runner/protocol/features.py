@@ -9,16 +9,25 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.errors import UserError
+
 Float = NDArray[np.float32]
 Int = NDArray[np.integer]
 
 
 def design(blocks: Sequence[Float]) -> Float:
-    """Return the design matrix of blocks [n, d_i], which are concatenated with the ones: [n, Σ d_i + 1]."""
+    """Return the design matrix of blocks [n, d_i], which are concatenated with the ones: [n, Σ d_i + 1].
+
+    Raises UserError if a number is not finite.
+    """
     ones = np.ones((len(blocks[0]), 1))
-    return np.concatenate([*blocks, ones], axis=1, dtype=np.float32, casting="unsafe")
+    matrix: Float = np.concatenate([*blocks, ones], axis=1, dtype=np.float32, casting="unsafe")
+    if not np.isfinite(matrix).all():
+        raise UserError("the vectors' numbers are too large to be multiplied in float32; scale the vectors")
+    return matrix
 
 
 def pair_blocks(u: Float, v: Float) -> tuple[Float, Float]:
     """Return |u - v| and u ∗ v of u, v [n, d], the features of MRPC, SICK and STS-B."""
-    return np.abs(u - v), u * v
+    with np.errstate(over="ignore"):  # design() refuses infinity
+        return np.abs(u - v), u * v

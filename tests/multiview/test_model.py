@@ -5,6 +5,7 @@ import json
 import shutil
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,6 +109,32 @@ def test_of_a_long_text_the_first_words_are_read(encoder: MultiViewEncoder, capl
 def test_a_length_that_is_none_is_refused(folder: Path, max_length: object) -> None:
     with pytest.raises(UserError, match=r"max_length=.*: must be a whole number from 1"):
         MultiViewEncoder.load(folder, max_length=max_length)
+
+
+def test_numbers_of_numpy_are_kept_as_python_s(tmp_path: Path) -> None:
+    numbers: dict[str, Any] = {"dim": np.int64(8), "word_dim": np.int64(4), "seed": np.int64(1)}
+    encoder = MultiViewEncoder.untrained("seq", **numbers)
+    encoder = encoder.with_options(structure=np.float32(0.5), structure_size=np.int64(128))  # type: ignore[arg-type]
+    encoder.save(tmp_path / "model")
+    assert MultiViewEncoder.load(tmp_path / "model").structure == 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"dim": "8"}, "dim='8': must be a whole number from 1"),
+        ({"seed": 1.5}, "seed=1.5"),
+        ({"seed": 10**30}, "seed=10"),
+        ({"init": "x"}, "init"),
+        ({"relations": 1}, "relations"),
+        ({"views": []}, "views: names none"),
+        ({"views": None}, "is no list of views"),
+        ({"words": "x"}, "is no WordTable"),
+    ],
+)
+def test_an_argument_of_an_untrained_encoder_is_checked(arguments: dict[str, Any], fault: str) -> None:
+    with pytest.raises(UserError, match=f"untrained: .*{fault}"):
+        MultiViewEncoder.untrained(**{"views": "seq", "dim": 8, **arguments})
 
 
 def test_long_texts_are_parsed_a_few_at_a_time(encoder: MultiViewEncoder, monkeypatch) -> None:

@@ -1,8 +1,10 @@
 """evaluate(): order, contract, bad data; on small synthetic task files."""
 
 import dataclasses
+import json
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -150,6 +152,47 @@ def test_what_cannot_be_scored_at_all_raises_and_a_function_may_give_lists(data:
         evaluate(3, ["CR"], data, QUICK)
     with pytest.raises(UserError, match="unknown protocol"):
         evaluate(RandomBag(8), ["MR"], data, "slow")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"encoder": "builtin"}, "a str .* is no encoder"),
+        ({"encoder": RandomBag}, "a type .* is no encoder"),
+        ({"tasks": None}, "no list of tasks"),
+        ({"tasks": [3]}, "3 is no name of a task"),
+        ({"data": None}, "data: a NoneType is no path"),
+        ({"trees": 3}, "trees: a int is no path"),
+        ({"protocol": None}, "protocol None is no name"),
+        ({"seed": -1}, "seed=-1: must be a whole number from 0 to 4294967295"),
+        ({"seed": 1.5}, "seed=1.5"),
+        ({"nhid": 1.5}, "nhid=1.5"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(data: Path, arguments: dict[str, Any], fault: str) -> None:
+    with pytest.raises(UserError, match=fault):
+        evaluate(**{"encoder": RandomBag(8), "tasks": "MR", "data": data, "protocol": QUICK, **arguments})
+
+
+def test_a_seed_may_be_a_number_of_numpy(data: Path) -> None:
+    assert json.dumps(evaluate(RandomBag(8), "CR", data, QUICK, np.int64(3)).rows())  # type: ignore[arg-type]
+
+
+def test_vectors_whose_products_are_too_large_are_refused(data: Path) -> None:
+    class Large(RandomBag):
+        def encode(self, sentences):
+            return np.float32(1e25) * super().encode(sentences)
+
+    reason = evaluate(Large(8), "MR,MRPC", data, QUICK).skipped["MRPC"]
+    assert "too large to be multiplied in float32" in reason
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-25, 1e25])
+def test_cosines_of_small_and_large_vectors_are_those_of_their_directions(scale: float) -> None:
+    u, v = np.random.default_rng(0).standard_normal((2, 5, 8), np.float32)
+    expected = np.einsum("nd,nd->n", u, v) / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1)
+    np.testing.assert_allclose(cosines(u * np.float32(scale), v), expected, atol=1e-3)
+    np.testing.assert_array_equal(cosines(u * np.float32(2**60), v), cosines(u, v))
 
 
 def test_cosine_of_zero_vectors_is_zero() -> None:
