@@ -22,7 +22,7 @@ env: $(WHOLE)
 COMPILE ?= $(PY) -m multiview.warm_up
 $(VENV)/.has-%: setup.py pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install -q -c constraints.txt torch
+	$(PY) -m pip install -q --no-compile -c constraints.txt torch
 	$(PY) -m pip install -q uv && $(VENV)/bin/uv pip install -q --python $(PY) -c constraints.txt -e '.[$*]' \
 	  || $(PY) -m pip install -q -c constraints.txt -e '.[$*]'
 	$(COMPILE)

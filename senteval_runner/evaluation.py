@@ -10,9 +10,10 @@ depend on their order. Predictions are returned in the order of the files.
 
 import contextlib
 import dataclasses
+import functools
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -206,7 +207,8 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
     )
 
 
-def versions(*packages: str) -> dict[str, str]:
+@functools.cache
+def versions(*packages: str) -> Mapping[str, str]:
     """Return the versions of Python, of installed libraries that compute scores, and of ``packages``."""
     version_of = {"python": platform.python_version(), "multiview-embeddings": __version__}
     for name in ("torch", "numpy", "scipy", "scikit-learn", *packages):

@@ -18,19 +18,19 @@ from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.page import Score
 from tests.fixtures.pages import make_light
 
-SENTENCES = 16
+SENTENCES = 10
 """Of each book."""
 
 
 @pytest.fixture
 def short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The corpus in the package, but only the first sentences of each book, and a sixth of Binding."""
+    """The corpus in the package, but only the first sentences of each book, and a twelfth of Binding."""
     folder = tmp_path / "books"
     folder.mkdir()
     texts = ["\n".join(book.sentences[:SENTENCES]) for book in books.books()]
     (folder / "books.txt.xz").write_bytes(lzma.compress("\n\n".join(texts).encode()))
     (folder / "books.tsv").write_bytes((books.FOLDER / "books.tsv").read_bytes())
-    some_frames = [triplet for triplet in structure.triplets("test") if triplet.frame % 6 == 0]
+    some_frames = [triplet for triplet in structure.triplets("test") if triplet.frame % 12 == 0]
     monkeypatch.setattr("corpora.senteval.files.triplets", lambda split: some_frames)
     monkeypatch.setattr(books, "FOLDER", folder)
     monkeypatch.setattr(books, "TEXT", folder / "books.txt.xz")
