@@ -17,6 +17,7 @@ import numpy as np
 from corpora.characters import normalise_text
 from multiview.judge.contrasts import Difference, contrasts_of
 from multiview.judge.long_texts import Text
+from multiview.judge.typed import in_one_form
 from multiview.judge.weights import Floats
 
 if TYPE_CHECKING:  # this module imports torch
@@ -50,8 +51,9 @@ class Limits(NamedTuple):
     def of(cls, pairs: Sequence[tuple[Text, Text]], comparison: Comparison) -> Self:
         """Return the limits of pairs.
 
-        The probability of identical texts is 1, that of a pair in which a text has no words 0, and that of a
-        pair that differs in one decisive thing at most :data:`MAX_PROBABILITY`.
+        The probability of texts that are identical, perhaps after they are written in one form, is 1. That of
+        a pair in which a text has no words is 0, and that of a pair that differs in one decisive thing is at
+        most :data:`MAX_PROBABILITY`.
         """
         texts = [(_string_of(a), _string_of(b)) for a, b in pairs]
         differences = [textual_differences(a, b) for a, b in texts]
@@ -75,8 +77,8 @@ def _string_of(text: Text) -> str:
 
 
 def _normalise(text: str) -> str:
-    """Return a text in lower case, without print forms, quotation marks, and "." or "!" at the end."""
-    words = normalise_text(text).casefold()
+    """Return a text in one form, in lower case, without quotation marks and "." or "!" at its end."""
+    words = normalise_text(in_one_form(text)).casefold()
     return _OUTER_QUOTES.sub("", _QUOTED.sub(r"\1", words)).rstrip(" .!") or words
 
 

@@ -69,7 +69,7 @@ class Judgement:
     def slots(self) -> dict[str, float]:
         """The cosine of each slot that both sentences fill, such as agent; computed as ``similarity`` is."""
         cosines = self._compared_pairs.similarities.slot_nL[self._pair].tolist()
-        return {slot: cosine for slot, cosine in zip(SLOTS, cosines, strict=True) if cosine}
+        return {slot: min(cosine, 1.0) for slot, cosine in zip(SLOTS, cosines, strict=True) if cosine}
 
     @cached_property
     def reasons(self) -> list[Reason]:

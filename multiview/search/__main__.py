@@ -66,6 +66,8 @@ def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query, or how well queries find their sentences."""
     if config.corpus == STANDARD_INPUT and not (config.query or config.queries):
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
+    if not all(map(str.strip, config.query)):
+        raise UserError("QUERY: an empty one; give a sentence to search for")
     if config.judge is not None and config.queries:
         raise UserError("--queries measures search by cosine; leave out --judge")
     judge = None

@@ -160,3 +160,4 @@ def test_what_cannot_be_searched_is_one_line(
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"cat\n\xff\n")))
     np.save("other.npy", np.zeros((3, 2), dtype=np.float32))
     assert message in refusal(search.cli, *words.replace("MODEL", str(seq_model)).split())
+    assert "an empty one" in refusal(search.cli, str(seq_model), "in.txt", "cat", " ")

@@ -23,6 +23,7 @@ from multiview.judge.pair_reading import read_features
         ("It is cooperation.", "It is co\u00adoperation."),
         ("It is open.", "It\u200b is open."),
         ("Press on and off.", "Press ‘on’ and “off”."),
+        ("I paid 21 dollars.", "I paid twenty-one dollars."),
     ],
 )
 def test_a_sentence_says_the_same_as_itself(judge: Judge, a: Any, b: Any) -> None:

@@ -54,6 +54,11 @@ def slow_slots(pairs: PairFacts, row: int, vectors: np.ndarray) -> dict[str, np.
     return {slot: total / np.linalg.norm(total) for slot, total in sums.items()}
 
 
+def test_no_cosine_of_a_slot_is_above_1(judge: Judge) -> None:
+    slots = judge("How do I pay?", "How do I pay?").slots
+    assert slots and max(slots.values()) <= 1
+
+
 def test_slots_are_those_of_a_slow_way(judge: Judge) -> None:
     source = judge.source
     texts = [text for pair in PAIRS for text in pair]
