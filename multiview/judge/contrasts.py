@@ -133,8 +133,7 @@ def _differences(first: _Reading, second: _Reading) -> Iterator[Difference]:
     marks_a, marks_b = _with_past(first, second), _with_past(second, first)
     for kind in dict.fromkeys((*marks_a, *marks_b)):
         own, others = marks_a.get(kind, []), marks_b.get(kind, [])
-        # How should I pay? and How can I pay? have the same answer.
-        if kind in ("modal", "amount") and first.words[0] in _OPEN_QUESTIONS:
+        if _says_little(kind, first):
             continue
         if len(own) == len(others):
             is_contrast = [value for value, _ in own] != [value for value, _ in others]
@@ -142,6 +141,15 @@ def _differences(first: _Reading, second: _Reading) -> Iterator[Difference]:
             is_contrast = kind in _CONTRASTS_WITH_NONE and len(own + others) == 1
         if is_contrast:
             yield "missing", _phrases_of(own), _phrases_of(others)
+
+
+def _says_little(kind: str, reading: _Reading) -> bool:
+    """Tell whether a contrast changes little in such a text: how should I pay, how can I pay."""
+    if kind in ("modal", "amount"):
+        return reading.words[0] in _OPEN_QUESTIONS
+    if kind == "joined":  # no milk and sugar, no milk or sugar
+        return reading.is_question is not False or not {"not", "no", "without"}.isdisjoint(reading.words)
+    return False
 
 
 def _phrases_of(marks: Sequence[Mark]) -> str:

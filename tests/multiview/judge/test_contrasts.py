@@ -26,6 +26,8 @@ SAME = [
     ("Is it raining?", "Is it raining"),
     ("Who called Tom?", "Who has called Tom?"),
     ("Turn on the light.", "Turn the light on."),
+    ("It comes with no milk and sugar.", "It comes with no milk or sugar."),
+    ("Does it run on Linux and Windows?", "Does it run on Linux or Windows?"),
     ("I have a car.", "I will have a car."),
     ("It is closed.", "It will be closed."),
     ("Can I pay by card?", "Could I pay by card?"),
