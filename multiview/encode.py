@@ -65,8 +65,8 @@ def main(config: EncodeConfig) -> int:
         from parsing.trees.cache import TreeCache
 
         trees = TreeCache.open(config.trees)
-    options = config_to_json(config)
-    identity = {"text": sentences.sha256, "encoder": encoder.key, "version": __version__, "options": options}
+    text, key, options = sentences.sha256, encoder.key(), config_to_json(config)
+    identity = {"text": text, "encoder": key, "version": __version__, "options": options}
     began = time.perf_counter()
     count = sentences.write_vectors(vector_file, encoder, identity, trees=trees, normalize=config.normalize)
     seconds = time.perf_counter() - began

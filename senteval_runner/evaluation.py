@@ -26,6 +26,7 @@ from corpora.ranking.queries import QuerySet, ranking_metrics, report_lines
 from corpora.sentences import describe_value, read_elements
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import canonical_task
+from multiview.names.encoder import Method
 from multiview.names.opened import Encoder, OpenedEncoder, SentenceVectors, as_encoder
 from runtime import __version__
 from runtime.errors import UserError, check_count
@@ -171,15 +172,14 @@ def evaluate_task(encoder: OpenedEncoder, task: TaskData, protocol: Protocol, se
         if not len(rows):
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
     kind, scorer = task.task.kind, task.task.scorer
-    is_trained = kind in ("classes", "graded")
-    vectors = encoder.features if is_trained else encoder.encode
-    labels = [vectors.label]
+    method: Method = "features" if kind in ("classes", "graded") else "encode"
+    vectors, labels = functools.partial(encoder.vectors, method), [encoder.label(method)]
     snli_classes = task.classes if scorer == "fixed_split_snli" else ()
     try:
         splits = {name: _EncodedSplit(rows, vectors, snli_classes) for name, rows in task.splits.items()}
         if kind == "graded" and encoder.has_features:
             splits["cosine"] = _EncodedSplit(task.splits["test"], encoder.encode)
-            labels.append(f"{encoder.encode.label} (cosine)")
+            labels.append(f"{encoder.label()} (cosine)")
     except UserError as error:
         raise EncoderError(str(error)) from error
     began = time.perf_counter()

@@ -8,9 +8,9 @@ from typing import Any
 from corpora.senteval.tasks import TASKS
 from multiview.baselines import training_trees
 from multiview.folder.files import model_folder, training_seconds
+from multiview.names.constructors import encoder_of
 from multiview.names.grammar import Name, parse_name
 from multiview.names.opened import OpenedEncoder, distinct_names
-from multiview.names.recipe import recipe_of
 from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.progress import progress
@@ -77,9 +77,9 @@ def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], st
         ]
         if results:
             model.dim = (results_of_classifiers or results)[0].dim
-        recipes = model.encoder.recipes
-        if all(recipe.family == "multiview" for recipe in recipes):
-            seconds = [training_seconds(model_folder(recipe.name.base)) for recipe in recipes]
+        members = model.encoder.members
+        if all(member.family == "multiview" for member in members):
+            seconds = [training_seconds(model_folder(member.parsed.base)) for member in members]
             model.hours = None if None in seconds else sum(filter(None, seconds)) / 3600
 
 
@@ -88,8 +88,8 @@ def names_before_training(models: Iterable[Sequence[Name]]) -> dict[str, str]:
 
     The name is empty where the tree cache that a model was trained on is not on this machine.
     """
-    recipes = [recipe_of(name) for names in models for name in names]
-    trained_models = dict.fromkeys(recipe.name.base for recipe in recipes if recipe.family == "multiview")
+    encoders = [encoder_of(name) for names in models for name in names]
+    trained_models = dict.fromkeys(each.parsed.base for each in encoders if each.family == "multiview")
     starts = {}
     for model in trained_models:
         cache = training_trees(model_folder(model))
@@ -105,7 +105,8 @@ def expand_models(models: Sequence[Sequence[Name]], vectors: str) -> list[list[N
     """
 
     def expand(name: Name) -> Name:
-        return parse_name(f"{name.full_name}?expand={vectors}") if recipe_of(name).has_trained_words else name
+        has_vocabulary = encoder_of(name).has_trained_words
+        return parse_name(f"{name.full_name}?expand={vectors}") if has_vocabulary else name
 
     expanded_models = [[expand(name) for name in names] for names in models]
     if expanded_models == [list(names) for names in models]:

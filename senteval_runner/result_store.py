@@ -47,7 +47,7 @@ class ResultStore:
 
         A finished result is not used if it comes from other data files or lacks the task's main metric.
         """
-        file = self.path(encoder.key, seed, task.name)
+        file = self.path(encoder.key(), seed, task.name)
 
         def check(result: TaskResult) -> None:
             headline(task.name, result.metrics)

@@ -85,17 +85,17 @@ def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence
         "models": {
             model.name: {
                 "spec": model.encoder.full_name,
-                "key": model.encoder.key,
+                "key": model.encoder.key(),
                 "dim": model.dim,
                 "hours": model.hours,
                 "parts": [
                     {
-                        "spec": loader.recipe.name.full_name,
-                        "kind": loader.recipe.family,
-                        "vector_label": loader.recipe.label_of("encode"),
-                        "key": loader.key("encode"),
+                        "spec": member.parsed.full_name,
+                        "kind": member.family,
+                        "vector_label": member.label(),
+                        "key": member.key(),
                     }
-                    for loader in model.encoder.loaders
+                    for member in model.encoder.members
                 ],
                 "paper_table": [tables.paper_row(row) for row in model.metrics],
                 "similarity_table": [tables.similarity_row(row, mean_columns) for row in model.metrics],

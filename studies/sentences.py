@@ -80,7 +80,7 @@ def main(config: SentencesConfig) -> int:
     """
     from corpora.senteval.files import read_task
     from corpora.senteval.tasks import data_folder, expand_tasks
-    from multiview.names.vectors import text_of
+    from multiview.names.encoder import text_of
 
     distinct: dict[str, None] = {}
     missing = []

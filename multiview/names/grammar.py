@@ -1,9 +1,9 @@
-"""Step 1 of 4 from a name to vectors: the name is parsed and checked before anything heavy is imported.
+"""Step 1 of 3 from a name to vectors: the name is parsed and checked before anything heavy is imported.
 
 A name is ``PREFIX:BASE?option=value?option=value``, of which BASE alone is needed. ``A+B`` names an encoder
 whose vectors are those of A and B concatenated. :data:`PREFIXES` is the table of prefixes. Each row names
-the function that step 2, :func:`multiview.names.recipe.recipe_of`, calls for such names. docs/senteval.md
-explains all names to users.
+the function that step 2, :func:`multiview.names.constructors.encoder_of`, calls for such names.
+docs/senteval.md explains all names to users.
 """
 
 import os
@@ -21,12 +21,12 @@ from runtime.folders import current_folder
 
 @dataclass(frozen=True)
 class Prefix:
-    """A prefix: the form of its names, their options, and the function that returns their recipes."""
+    """A prefix: the form of its names, their options, and the function that returns their encoders."""
 
     form: str
     """The form of these names, as errors and ``--help`` show it."""
     constructor: str
-    """The function that returns the :class:`multiview.names.recipe.EncoderRecipe` of a name and a seed, as
+    """The function that returns the :class:`multiview.names.encoder.LazyEncoder` of a name and a seed, as
     ``module:function``; it is imported when such a name is opened."""
     options: tuple[str, ...] = ()
     """Options beside :data:`OPTIONS_OF_ALL`. Names with the option ``corpus`` must have it."""
@@ -35,7 +35,7 @@ class Prefix:
     file, a folder or the name of another encoder."""
 
 
-CONSTRUCTORS = "multiview.names.recipe"
+CONSTRUCTORS = "multiview.names.constructors"
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
 POOLED = Prefix("cls:NAME, mean:NAME or max:NAME of a transformer", f"{CONSTRUCTORS}:pooled")
 RANDOM_WORDS = "random|ngrams"

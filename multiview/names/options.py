@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -56,16 +56,14 @@ class ModelOptions:
     def load(self) -> MultiViewEncoder:
         """Load the model. Raises UserError if the name is not that of a whole multi-view model."""
         name, *others = self.parsed_names()
-        from multiview.names.recipe import recipe_of
-        from multiview.names.vectors import Loader
+        from multiview.names.constructors import encoder_of
 
-        recipe = recipe_of(name)
-        if others or recipe.reads != "trees":
+        encoder = encoder_of(name, device=self.device, parsers=self.parsers, products=self.products)
+        if others or not encoder.reads_trees:
             raise UserError(f"model {self.model!r}: reads no trees; give one of multiview.train")
         if name.views or name.kind or name.scale:
             raise UserError(f"model {self.model!r}: is read whole here; leave out ?views, ?kind and ?scale")
-        options: dict[str, Any] = {"parsers": self.parsers, "products": self.products}
-        model: MultiViewEncoder = Loader(recipe=recipe, device=self.device, **options).loaded
+        model: MultiViewEncoder = encoder.loaded
         return model
 
 

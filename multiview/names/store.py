@@ -1,7 +1,7 @@
 """Keeps vectors in memory or on disk, so that every distinct sentence is encoded once, also by later runs.
 
-:class:`StoredVectors` wraps the function of sentences that step 3 returns (:mod:`multiview.names.vectors`),
-and computes only what its :class:`VectorStore` lacks. A store is a folder of shards that never change:
+:class:`KeptEncoder` wraps an encoder (:mod:`multiview.names.encoder`), and computes only what its
+:class:`VectorStore` lacks. A store is a folder of shards that never change:
 ``NAME.npy`` [K, n, D], memory-mapped when read, and ``NAME.json`` with the texts' digests and the array's
 size and SHA-256, which are checked when the store is opened. A shard exists when its record does, so a kill
 loses at most the chunk that was being encoded.
@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiview.libraries.arrays import Float, check_vectors
-from multiview.names.vectors import ComputedVectors, chunks, text_of
+from multiview.names.encoder import BaseEncoder, LazyEncoder, Method, chunks, text_of
 from runtime.errors import UserError
 from runtime.files import lock_folder, read_array, read_record, write_array, write_record
-from runtime.process import cached_property, shared_lock
+from runtime.process import shared_lock
 
 KEEPING = shared_lock()
 """The lock that a thread holds while it adds vectors to a store."""
@@ -105,53 +105,66 @@ class VectorStore:
         return vectors
 
 
-class StoredVectors:
-    """A function of sentences that computes the vectors of each token list once, and then reads them.
+class KeptEncoder(BaseEncoder):
+    """An encoder that computes the vectors of each token list once, and then reads them.
 
-    They are kept in a subfolder of ``cache``, or in memory if that is None. ``computed`` returns [n, D], or
-    [K, n, D] for K = ``columns`` vectors of each sentence. Raises UserError if a value is not finite.
+    They are kept in a subfolder of ``cache`` for each key, or in memory if that is None. ``encoder`` returns
+    [n, D], or [K, n, D] for K = ``columns`` vectors of each sentence. Raises UserError if a value is not
+    finite.
     """
 
     def __init__(
-        self, computed: ComputedVectors, cache: Path | None = None, columns: int = 1, dtype: str = "float32"
+        self, encoder: BaseEncoder, cache: Path | None = None, columns: int = 1, dtype: str = "float32"
     ) -> None:
-        self.computed, self.key, self.label = computed, computed.key, computed.label
+        self.encoder, self.name, self.cache = encoder, encoder.name, cache
         self.columns: Sequence[int] = range(columns)
-        """The columns that a call concatenates."""
-        self._options = (cache and cache / computed.key, columns, dtype)
+        """The columns that :meth:`vectors` concatenates."""
+        self._shape = (columns, dtype)
+        self._stores: dict[str, VectorStore] = {}
 
-    @cached_property
-    def store(self) -> VectorStore:
-        """The store, which is opened when it is first used."""
-        return VectorStore(*self._options)
+    @property
+    def members(self) -> list[LazyEncoder]:
+        """The members of the encoder."""
+        return self.encoder.members
+
+    def key(self, method: Method = "encode") -> str:
+        """Return the key of the encoder."""
+        return self.encoder.key(method)
+
+    def label(self, method: Method = "encode") -> str:
+        """Return the label of the encoder."""
+        return self.encoder.label(method)
+
+    def store(self, method: Method = "encode") -> VectorStore:
+        """Return the store of a method's vectors, which is opened when it is first used."""
+        key = self.key(method)
+        if key not in self._stores:
+            self._stores[key] = VectorStore(self.cache and self.cache / key, *self._shape)
+        return self._stores[key]
 
     def reading(self, columns: Sequence[int]) -> Self:
-        """Return a function of sentences over the same store that reads only these columns."""
-        _, other = self.store, copy.copy(self)
+        """Return an encoder over the same stores that reads only these columns."""
+        self.store()
+        other = copy.copy(self)
         other.columns = columns
         return other
 
-    def __call__(self, sentences: Any, **options: Any) -> Float:
-        """Return the vectors of sentences, as calling :class:`ComputedVectors` does.
+    def vectors(self, method: Method, sentences: Any, **options: Any) -> Float:
+        """Return the vectors of sentences, as :meth:`BaseEncoder.vectors` does.
 
-        Vectors of token lists are kept; those of raw text are computed at each call.
+        Vectors of token lists are kept; those of raw text, and all with options, are computed at each call.
         """
         if options or not len(sentences or ()) or any(isinstance(sentence, str) for sentence in sentences):
-            return self.computed(sentences, **options)
-        texts, store = [text_of(tokens) for tokens in sentences], self.store
-        self._add(store.missing(texts), store)
+            return self.encoder.vectors(method, sentences, **options)
+        texts, store = [text_of(tokens) for tokens in sentences], self.store(method)
+        self._add(method, store.missing(texts), store)
         blocks = [store.get(texts, column) for column in self.columns]
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
-    def _add(self, texts: Sequence[str], store: VectorStore) -> None:
+    def _add(self, method: Method, texts: Sequence[str], store: VectorStore) -> None:
         """Compute the vectors of texts and add them to the store, chunk by chunk."""
-        computed, name = self.computed, self.computed.name
-        if texts and computed.model is not None:
-            _ = computed.model.stored_trees  # parses missing sentences now, before the progress bar below
-        for chunk in chunks(texts, f"encode {name}"):
-            vectors = computed([text.split(" ") for text in chunk])
-            store.add(chunk, check_vectors(vectors, chunk, name, store.dim, store.columns))
-
-
-VectorFunction = ComputedVectors | StoredVectors
-"""A function of sentences that returns the vectors of one encoder, with their key and label."""
+        if texts:
+            _ = [member.stored_trees for member in self.members]  # parses now, before the progress bar below
+        for chunk in chunks(texts, f"encode {self.name}"):
+            vectors = self.encoder.vectors(method, [text.split(" ") for text in chunk])
+            store.add(chunk, check_vectors(vectors, chunk, self.name, store.dim, store.columns))

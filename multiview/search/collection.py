@@ -45,7 +45,7 @@ class Collection:
         They are encoded again if the text, the encoder or the version of this package has changed.
         """
         # A changed plugin is not noticed, because no key depends on the code of plugins.
-        identity: dict[str, Any] = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
+        identity: dict[str, Any] = {"text": corpus.sha256, "encoder": encoder.key(), "version": __version__}
         folder = Path(f"runs/vectors/search-{json_digest(identity, 16)}")
         path = folder / "vectors.npy"
         make_once(folder, identity, [path.name], lambda: corpus.write_vectors(path, encoder, identity))

@@ -22,10 +22,10 @@ from torch import Tensor
 
 from multiview.libraries.arrays import report_in_one_line
 from multiview.libraries.pretrained import load_pretrained, silence_libraries
-from multiview.names.opened import ConcatenatedVectors, OpenedEncoder
-from multiview.names.recipe import EncoderRecipe, Method, recipe_of
-from multiview.names.store import StoredVectors
-from multiview.names.vectors import ComputedVectors, Loader, computed_vectors, text_of
+from multiview.names.constructors import encoder_of
+from multiview.names.encoder import BaseEncoder, LazyEncoder, Method, read_texts, text_of
+from multiview.names.opened import OpenedEncoder
+from multiview.names.store import KeptEncoder
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_json
@@ -111,10 +111,11 @@ def pool(hidden_BTD: Tensor, mask_BT: Tensor, positions: Mapping[str, int], pool
     return hidden_BTD[torch.arange(len(hidden_BTD), device=hidden_BTD.device), origin_B + position]
 
 
-class Backbone:
+class Backbone(BaseEncoder):
     """Any encoder, as a single layer with a single pooling.
 
     EMP compares averaged GloVe, Universal Sentence Encoder and InferSent with the layers of BERT in this way.
+    A backbone of several columns returns [K, n, D], one vector of each sentence for each column.
     """
 
     layers: tuple[str, ...] = (WHOLE_ENCODER,)
@@ -122,23 +123,34 @@ class Backbone:
     poolings: tuple[str, ...] = (OWN_POOLING,)
     """Names of the poolings."""
 
-    def __init__(self, recipe: EncoderRecipe, method: Method = "encode") -> None:
-        self.recipe, self.name = recipe, recipe.name.label
-        self.loader = Loader(recipe=recipe, trees=EvaluationTrees().of)
-        self.vectors = computed_vectors(self.loader, method)
-        self.identity: list[Any] = [self.vectors.key, WHOLE_ENCODER]
+    def __init__(self, encoder: LazyEncoder, method: Method = "encode") -> None:
+        self.whole = replace(encoder, trees=EvaluationTrees().of)
+        """The encoder whose vectors are computed, by ``method``, if it is not opened layer by layer."""
+        self.name, self.method = encoder.name, method
+        self.identity: list[Any] = [encoder.key(method), WHOLE_ENCODER]
         """All that the vectors depend on, except the columns."""
         self.columns = [(WHOLE_ENCODER, OWN_POOLING)]
-        """Layer and pooling of each vector that :meth:`encode` computes."""
+        """Layer and pooling of each vector that :meth:`vectors` computes."""
+        self.dtype = "float32"
+        """The type of the numbers that are kept."""
+
+    @property
+    def members(self) -> list[LazyEncoder]:
+        """The encoder alone."""
+        return [self.whole]
+
+    def key(self, method: Method = "encode") -> str:
+        """Return a hex digest of everything that decides the columns."""
+        return json_digest([*self.identity, self.dtype, self.columns], 16)
 
     def notes(self) -> list[str]:
         """Return notes for readers of the scores."""
-        vectors = "mean over known words" if self.recipe.family == "words" else "its own sentence vectors"
+        vectors = "mean over known words" if self.whole.family == "words" else "its own sentence vectors"
         return [f"{self.name}: {vectors}, one row"]
 
-    def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
-        """Return all columns of sentences, which are lists of tokens."""
-        return self.vectors(sentences)
+    def vectors(self, method: Method, sentences: Any, **options: Any) -> Float:
+        """Return all columns of sentences; they do not depend on ``method``."""
+        return self.whole.vectors(self.method, sentences, **options)
 
     def open(self, choices: Sequence[Representation], cache: Path | None, dtype: str = "float32") -> None:
         """Prepare the columns of some representations for :meth:`encoder`.
@@ -152,19 +164,14 @@ class Backbone:
             if pooling not in self.poolings:
                 raise UserError(f"{self.name}: no pooling {pooling!r}; it has {', '.join(self.poolings)}")
             columns += columns_of(choice)
-        self.choices = choices
+        self.choices, self.dtype = choices, dtype
         self.columns = list(dict.fromkeys(columns))
-        key = json_digest([*self.identity, dtype, self.columns], 16)
-        vectors = ComputedVectors(
-            key=key, label="", name=self.name, compute=lambda sentences, *_: self.encode(sentences)
-        )
-        self.kept = StoredVectors(vectors, cache, len(self.columns), dtype)
+        self.kept = KeptEncoder(self, cache, len(self.columns), dtype)
 
     def encoder(self, choice: Representation) -> OpenedEncoder:
         """Return an encoder with the vectors of a representation that was opened, also for classifiers."""
         columns = self.kept.reading([self.columns.index(column) for column in columns_of(choice)])
-        vectors = ConcatenatedVectors(parts=[columns])
-        return OpenedEncoder(loaders=[self.loader], encode=vectors, features=vectors)
+        return OpenedEncoder(parts=[columns])
 
 
 class TransformerBackbone(Backbone):
@@ -177,22 +184,22 @@ class TransformerBackbone(Backbone):
 
     poolings = POOLINGS
 
-    def __init__(self, recipe: EncoderRecipe, max_length: int = 256, device: str | None = None) -> None:
+    def __init__(self, encoder: LazyEncoder, max_length: int = 256, device: str | None = None) -> None:
         silence_libraries()
         from transformers import AutoConfig
 
-        super().__init__(recipe)
+        super().__init__(encoder)
         self.max_length, self.device = max_length, pick_device(device)
-        self.path = transformer_folder(recipe.name.full_name)
+        self.path = transformer_folder(encoder.parsed.full_name)
         with report_in_one_line(
-            f"backbone {recipe.name.full_name!r} cannot be loaded", "give the folder or name of an encoder"
+            f"backbone {encoder.parsed.full_name!r} cannot be loaded", "give the folder or name of an encoder"
         ):
             # With the default None transformers would ask whether to run code of the folder.
             self.config = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
         self.layers = transformer_layers(int(self.config.num_hidden_layers))
         self.columns = [(layer, pooling) for layer in self.layers for pooling in POOLINGS]
         self.dim = int(self.config.hidden_size)
-        self.identity = [self.vectors.key, max_length, version("transformers")]
+        self.identity = [encoder.key(), max_length, version("transformers")]
 
     @cached_property
     def model(self) -> Any:
@@ -213,22 +220,22 @@ class TransformerBackbone(Backbone):
         return max(4, min(self.max_length, max_pieces(self.config, self.model.tokenizer) or self.max_length))
 
     @torch.inference_mode()
-    def encode(self, sentences: Sequence[Sequence[str]]) -> Float:
+    def vectors(self, method: Method, sentences: Any, **options: Any) -> Float:
         """Return all columns, float32 [K, n, D]; sentences of about the same length are in one batch."""
-        texts = list(map(text_of, sentences))
+        texts = list(map(text_of, read_texts(sentences)))
         tokenizer = self.model.tokenizer
         positions, _ = special_positions(tokenizer)
-        options = {"padding": True, "truncation": True, "max_length": self._limit(), "return_tensors": "pt"}
+        settings = {"padding": True, "truncation": True, "max_length": self._limit(), "return_tensors": "pt"}
         pieces = tokenizer(texts, truncation=False, verbose=False)["input_ids"]
         order = sorted(range(len(texts)), key=lambda i: -len(pieces[i]))
         columns_KnD = np.empty((len(self.columns), len(texts), self.dim), dtype=np.float32)
         for first in range(0, len(order), BACKBONE_BATCH):
             rows = order[first : first + BACKBONE_BATCH]
-            batch = tokenizer([texts[i] for i in rows], **options).to(self.device)
+            batch = tokenizer([texts[i] for i in rows], **settings).to(self.device)
             states = self.model.auto_model(**batch, output_hidden_states=True).hidden_states
             if len(states) != len(self.layers) or states[0].shape[2] != self.dim:
                 raise UserError(
-                    f"backbone {self.recipe.name.full_name!r}: {len(states)} states of {states[0].shape[2]} "
+                    f"backbone {self.whole.parsed.full_name!r}: {len(states)} states of {states[0].shape[2]} "
                     f"dimensions, its configuration says {len(self.layers)} of {self.dim}: not supported"
                 )
             vectors = [
@@ -260,10 +267,10 @@ def transformer_folder(name: str) -> str:
 
 def open_backbone(name: str, *, max_length: int = 256, device: str | None = None) -> Backbone:
     """Return the backbone of the encoder ``name``; an encoder that is no transformer has one layer."""
-    recipe = recipe_of(name)
-    if recipe.family == "sentence-transformers":
-        return TransformerBackbone(recipe, max_length, device)
-    return Backbone(recipe)
+    encoder = encoder_of(name)
+    if encoder.family == "sentence-transformers":
+        return TransformerBackbone(encoder, max_length, device)
+    return Backbone(encoder)
 
 
 def open_layers(

@@ -128,7 +128,7 @@ def score(config: AnalogiesConfig, run: StudyRun) -> Page:
         return summarise(questions, answer_ranks(questions, vectors(name)))
 
     cells = {
-        name: Cell(name=name, identity=[sha256_file(file), *model.identity], compute=partial(compute, name))
+        name: Cell(name=name, identity=[sha256_file(file), *model.identity()], compute=partial(compute, name))
         for name, model in models.items()
     }
     scores = run.compute(cells)

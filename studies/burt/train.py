@@ -152,7 +152,7 @@ def train_all(config: BurtConfig, run: StudyRun) -> Page:
         options = config_to_json(row).items()
         decisive = {name: value for name, value in options if name not in INPUT_OPTIONS}
         folder = str(row.output.relative_to(config.output))
-        compute = partial(_train, row, backbone.name.full_name, run.log)
+        compute = partial(_train, row, backbone.parsed.full_name, run.log)
         return Cell(name=name, identity=[decisive, backbone.key(), digests], compute=compute, folder=folder)
 
     figures_by_row = run.compute({name: cell(name, row) for name, row in rows.items()})

@@ -263,11 +263,11 @@ def faq_cells(
     options: list[Any] = [config.epochs, config.learning_rate]
     if config.retriever and "retrieved" in config.sampling:
         retriever = models.get(config.retriever) or open_model(config.retriever)
-        options += [retriever.identity]
+        options += [retriever.identity()]
     cells: dict[tuple[str, str, Sampling | None, int], Cell] = {}
     for name, data in sets.items():
         for method in [*LEXICAL, *models]:
-            identity = models[method].identity if method in models else [method]
+            identity = models[method].identity() if method in models else [method]
             compute = partial(measure_frozen, data, LEXICAL.get(method) or models[method])
             cell = Cell(name=f"{name}: {method}", identity=[data.digest, *identity], compute=compute)
             cells[name, method, None, 0] = cell
@@ -276,7 +276,7 @@ def faq_cells(
             guide = (retriever or encoder) if sampling == "retrieved" else None
             cells[name, model, sampling, seed] = Cell(
                 name=f"{name}: {model}, {sampling} negatives, seed {seed}",
-                identity=[data.digest, *encoder.identity, sampling, seed, *options],
+                identity=[data.digest, *encoder.identity(), sampling, seed, *options],
                 compute=partial(measure_tuned, data, encoder, guide, seed),
             )
     return cells

@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 
 from multiview.libraries.pretrained import silence_libraries
-from multiview.names.recipe import EncoderRecipe, recipe_of
+from multiview.names.constructors import encoder_of
+from multiview.names.encoder import LazyEncoder
 from runtime.errors import UserError
 
 TINY = "tiny"
@@ -25,8 +26,8 @@ MAX_LETTERS = 500
 
 def find_backbone(
     backbone: str | None, output: Path, read_texts: Callable[[], Sequence[str]], *, seed: int
-) -> EncoderRecipe:
-    """Return the recipe of the encoder that ``backbone`` names.
+) -> LazyEncoder:
+    """Return the encoder that ``backbone`` names.
 
     For the name ``tiny`` a small BERT is built from the texts, in the folder ``backbone`` of the output.
     Raises UserError if there is no name, or no text.
@@ -35,7 +36,7 @@ def find_backbone(
         raise UserError(f"no backbone: give --backbone with a Hugging Face name, a folder or {TINY}")
     if backbone == TINY:
         backbone = str(build_tiny(output / "backbone", read_texts(), seed=seed))
-    return recipe_of(backbone)
+    return encoder_of(backbone)
 
 
 def build_tiny(

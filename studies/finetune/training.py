@@ -251,7 +251,7 @@ def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Te
 
 def is_tunable(model: OpenedEncoder) -> bool:
     """Tell whether a model is a single transformer; as in BURT and UNI, only these are fine-tuned."""
-    return [recipe.family for recipe in model.recipes] in (["sentence-transformers"], ["pooled"])
+    return [member.family for member in model.members] in (["sentence-transformers"], ["pooled"])
 
 
 def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
@@ -261,7 +261,7 @@ def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
     """
     if not is_tunable(model):
         raise UserError(f"{model.full_name!r} is not one transformer: nothing to tune")
-    name = model.recipes[0].name
+    name = model.members[0].parsed
     pooling: Any = name.prefix or None
     return load_tower(name.base, pooling=pooling, **options)
 

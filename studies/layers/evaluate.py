@@ -14,8 +14,8 @@ import numpy as np
 
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import TASKS, data_folder, expand_tasks, tasks_in
+from multiview.names.constructors import encoder_of
 from multiview.names.opened import distinct_names
-from multiview.names.recipe import recipe_of
 from runtime.errors import UserError, extra
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
@@ -271,8 +271,8 @@ def open_backbones(config: LayersConfig, run: StudyRun) -> list[Backbone]:
         if "," not in text:
             raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
     backbones = run.open_all({spec: partial(open_backbone, spec) for spec in config.backbones})
-    recipes = run.open_all({spec: partial(recipe_of, spec) for spec in config.encoders})
-    backbones |= {f"{spec} {WHOLE_ENCODER}": Backbone(recipe, "features") for spec, recipe in recipes.items()}
+    encoders = run.open_all({spec: partial(encoder_of, spec) for spec in config.encoders})
+    backbones |= {f"{spec} {WHOLE_ENCODER}": Backbone(each, "features") for spec, each in encoders.items()}
     names = distinct_names([backbone.name for backbone in backbones.values()], list(backbones))
     for name, backbone in zip(names, backbones.values(), strict=True):
         layers = list(backbone.layers)

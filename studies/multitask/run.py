@@ -198,7 +198,7 @@ def train_all(config: MultitaskConfig, run: StudyRun) -> Page:
 
     def train_cell(name: str, folder: str) -> Cell:
         identity = [options, backbone.key(), content, name, False]
-        compute = partial(_train, config, tasks, name, backbone.name.full_name)
+        compute = partial(_train, config, tasks, name, backbone.parsed.full_name)
         return Cell(name=name, identity=identity, compute=compute, folder=folder)
 
     def test_cell(name: str) -> Cell:

@@ -11,8 +11,8 @@ import numpy as np
 from corpora.inputs import input_hash
 from corpora.ranking.lexical import Bm25
 from corpora.ranking.sets import PassageSet, filter_questions, read_set
+from multiview.names.constructors import encoder_of
 from multiview.names.opened import OpenedEncoder, distinct_names
-from multiview.names.recipe import recipe_of
 from runtime.errors import UserError
 from senteval_runner.evaluation_trees import open_model
 from senteval_runner.report.page import Column, Page, Score, Section, Table, TableCell
@@ -142,12 +142,12 @@ def make_methods(config: PassagesConfig, run: StudyRun) -> list[Method]:
         kinds = ("linear", "mlp") if feature.startswith("uv") else (None,)
         for kind in kinds:
             compute = partial(score_vectors, model, feature, HIDDEN_UNITS if kind == "mlp" else None)
-            identity = [*model.identity, feature, kind, options]
+            identity = [*model.identity(), feature, kind, options]
             seeds = config.runs if options else 1
             methods.append(Method((name, feature, kind or ""), identity, seeds, compute))
-    for backbone, recipe in run.open_all({spec: partial(recipe_of, spec) for spec in config.cross}).items():
+    for backbone, encoder in run.open_all({spec: partial(encoder_of, spec) for spec in config.cross}).items():
         name = Path(backbone).name if Path(backbone).exists() else backbone
-        identity = ["cross", recipe.key(), config.cross_epochs, config.margin]
+        identity = ["cross", encoder.key(), config.cross_epochs, config.margin]
         label = name, "cross-encoder", "mlp"
         methods.append(Method(label, identity, config.runs, partial(score_tuned, backbone)))
     return methods

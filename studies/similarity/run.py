@@ -74,7 +74,7 @@ def score(config: SimilarityConfig, run: StudyRun) -> Page:
     cells = {
         (spec, pairs.name): Cell(
             name=f"{spec}, {pairs.name}",
-            identity=[model.identity, pairs.name, pairs.identity, config.seed],
+            identity=[model.identity(), pairs.name, pairs.identity, config.seed],
             compute=partial(pairs.score, model),
         )
         for spec, model in models.items()

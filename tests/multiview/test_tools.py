@@ -14,7 +14,7 @@ from multiview import encode
 from multiview.encoders.meaning import Scale
 from multiview.folder.files import load_model, model_folder
 from multiview.model import MultiViewEncoder
-from multiview.names.recipe import recipe_of
+from multiview.names.constructors import encoder_of
 from multiview.sklearn import MultiViewTransformer
 from runtime.errors import UserError
 from tests.fixtures.builtin import LINES
@@ -96,7 +96,7 @@ def test_builtin_is_the_name_of_a_folder(builtin: Path, corpus: Path, refusal) -
     for name in ("bultin", "built-in", "Builtin"):
         assert f"model '{name}': no such folder; did you mean builtin?" in refusal(encode.cli, name, corpus)
         with pytest.raises(UserError, match="did you mean builtin"):
-            recipe_of(name)
+            encoder_of(name)
 
 
 def test_the_packaged_encoder_is_small_and_says_where_its_data_come_from() -> None:

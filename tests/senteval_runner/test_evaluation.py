@@ -14,7 +14,7 @@ from scipy import stats
 from corpora.senteval.tasks import TASKS
 from multiview.encoders.meaning import Readout
 from multiview.model import MultiViewEncoder
-from multiview.names.recipe import recipe_of
+from multiview.names.constructors import encoder_of
 from runtime.errors import UserError
 from senteval_runner import EncoderError, evaluate
 from senteval_runner.evaluation_trees import open_model
@@ -275,6 +275,6 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
         open_model(f"{name}?kind=wide")
     with pytest.raises(EncoderError, match="never fitted"):
         results_of(f"{tmp_path / 'plain'}?kind=meaning")
-    recipe = recipe_of(f"{name}?structure=0.3")
-    labels = (recipe.label_of("encode"), recipe.label_of("features"))
+    encoder = encoder_of(f"{name}?structure=0.3")
+    labels = (encoder.label(), encoder.label("features"))
     assert labels == ("meaning, structure 0.3", "features, structure 0.3")

@@ -9,7 +9,7 @@ import pytest
 from corpora.senteval.files import read_task
 from multiview.folder import sentence_trees
 from multiview.model import MultiViewEncoder
-from multiview.names.vectors import Loader
+from multiview.names.encoder import TreeEncoder
 from senteval_runner import evaluate, evaluation_trees
 from senteval_runner.evaluation import read_tasks
 from senteval_runner.evaluation_trees import EvaluationTrees, find_caches
@@ -145,6 +145,6 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
     for task in without_cache:
         assert without_cache[task].metrics == pytest.approx(with_cache[task].metrics, abs=1e-3)
     parsed.clear()
-    monkeypatch.setattr(Loader, "_load", lambda loader: model(parsed))
+    monkeypatch.setattr(TreeEncoder, "_load", lambda encoder: model(parsed))
     options = config(tmp_path, data, "random:dep,const", tasks="CR,SICK-R", trees=tmp_path / "trees")
     assert main(options) == 0 and not parsed

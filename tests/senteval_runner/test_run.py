@@ -13,8 +13,8 @@ import pytest
 from corpora.senteval.files import read_task
 from multiview import train
 from multiview.model import MultiViewEncoder
-from multiview.names import recipe
-from multiview.names.vectors import Loader
+from multiview.names import constructors
+from multiview.names.encoder import LazyEncoder
 from multiview.words.table import WordTable
 from multiview.words.vocabulary import Vocabulary
 from runtime.errors import UserError
@@ -61,7 +61,7 @@ def test_results_and_resumption(tmp_path, words, run, computed_tasks, monkeypatc
         for metric, value in r["metrics"].items()
     }
     # the second run repeats nothing, and loads no model
-    monkeypatch.setattr(Loader, "_load", lambda loader: None)
+    monkeypatch.setattr(LazyEncoder, "_loaded_or_error", None)
     assert run(words, "random:seq", **options) == 0 and computed_tasks == ["CR"] * 4
     assert results_of(tmp_path) == values
 
@@ -172,7 +172,7 @@ def test_a_folder_in_the_place_of_a_result_ends_the_run(tmp_path, words, run, co
 
 def test_a_model_that_cannot_be_loaded_is_tried_once(tmp_path, words, run, monkeypatch) -> None:
     load = Mock(side_effect=UserError("model 'no-model': is not there"))
-    monkeypatch.setattr(recipe, "load_pretrained", load)
+    monkeypatch.setattr(constructors, "load_pretrained", load)
     assert run(words, "no-model", tasks="CR,MRPC,SICK-R,MPQA") == 0
     assert [call.args for call in load.call_args_list] == [("no-model",)]
     report = (tmp_path / "report/results.md").read_text()

@@ -18,7 +18,7 @@ from multiview.folder.files import (
     save_model,
 )
 from multiview.model import MultiViewEncoder
-from multiview.names.recipe import recipe_of
+from multiview.names import constructors
 from multiview.training.fit import store_readout
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors
@@ -139,7 +139,7 @@ def test_names_in_a_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
     for read in (
         load_model,
         model_sha256,
-        lambda place: recipe_of(str(place)),
+        lambda place: constructors.encoder_of(str(place)),
         lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0), unscaled(10), ""),
         encoder_of().save,
     ):
@@ -253,7 +253,7 @@ def test_what_config_json_only_claims(claims, message: str, tmp_path: Path) -> N
     with pytest.raises(UserError, match=message):
         load_model(path.parent)
     path.write_text(json.dumps({**read_json(path), "seal": "0" * 64}))
-    for read in (load_model, lambda folder: recipe_of(str(folder))):
+    for read in (load_model, lambda folder: constructors.encoder_of(str(folder))):
         with pytest.raises(UserError, match=r"model format 9|do not match its seal"):
             read(path.parent)
 

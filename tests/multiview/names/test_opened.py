@@ -68,11 +68,11 @@ def test_what_is_opened_by_a_relative_name_is_found_from_another_folder(
     shutil.copytree(BUILTIN_FOLDERS["dep"], "parser")
     places = {"parsers": {"dep": "parser"}, "device": "cpu"}
     expected, encoder = open_encoder(name, **places).features(LINES), open_encoder(name, **places)
-    key, spec = encoder.key, encoder.full_name
+    key, spec = encoder.key(), encoder.full_name
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     np.testing.assert_allclose(encoder.features(LINES), expected, atol=1e-6)
-    assert encoder.key == key and encoder.full_name == spec == name
+    assert encoder.key() == key and encoder.full_name == spec == name
 
 
 @pytest.mark.parametrize("name", ["random:dep,const?dim=8", "bag:random?dim=5", "tiny", "tiny+words.txt"])

@@ -1,13 +1,15 @@
 """The store of vectors: what it got, it gives back; kills, two processes, damage."""
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from multiview.names.constructors import encoder_of_object
 from multiview.names.opened import as_encoder
-from multiview.names.store import StoredVectors, VectorStore
+from multiview.names.store import KeptEncoder, VectorStore
 from runtime.errors import UserError
 from tests.senteval_runner.encoders import RandomBag
 
@@ -49,13 +51,20 @@ def test_threads_share_an_encoder_and_its_store() -> None:
     np.testing.assert_allclose(np.concatenate(pairs), bag.encode(sentences), atol=1e-6)
 
 
+def test_an_encoder_of_an_object_can_be_pickled_with_its_store() -> None:
+    encoder, sentences = as_encoder(RandomBag(6)), [["a", "b"], ["c"]]
+    for calls in ([2], [2]):  # before and after the first sentence
+        copied = pickle.loads(pickle.dumps(encoder))
+        np.testing.assert_array_equal(copied.encode(sentences), encoder.encode(sentences))
+        assert copied.key() == encoder.key() and copied.members[0].loaded.calls == calls
+
+
 def test_an_encoder_is_asked_once_per_sentence_over_runs(tmp_path: Path) -> None:
     bag = RandomBag(6)
     sentences = [["a", "b"], [], ["c"], ["a", "b"]]
 
     def run(sentences: list[list[str]]) -> np.ndarray:
-        (part,) = as_encoder(bag).encode.parts
-        return StoredVectors(part.computed, tmp_path)(sentences)
+        return KeptEncoder(encoder_of_object(bag), tmp_path).encode(sentences)
 
     first = run(sentences)
     (next(tmp_path.iterdir()) / "00001-0.npy").write_bytes(b"half a shard")  # killed before its record

@@ -17,7 +17,7 @@ from multiview.folder.card import StartCard
 from multiview.folder.files import load_model
 from multiview.model import MultiViewEncoder
 from multiview.model_config import MeaningConfig
-from multiview.names.recipe import recipe_of
+from multiview.names.constructors import encoder_of
 from multiview.train import cli, main
 from multiview.training.continued import loss_of
 from multiview.training.fit import store_readout
@@ -90,8 +90,7 @@ def test_going_on_gains_and_leaves_the_rest(going_on: ContinueConfig, start: Pat
     np.testing.assert_array_equal(vectors[0], vectors[1])
     assert np.abs(vectors[2] - vectors[0]).max() > 0.01
     labels = {
-        recipe_of(name).label_of("encode")
-        for name in (str(start), f"start:{going_on.folder}?corpus={toy_trees}")
+        encoder_of(name).label() for name in (str(start), f"start:{going_on.folder}?corpus={toy_trees}")
     }
     assert labels == {"meaning, structure 0.1"}
 

@@ -130,7 +130,7 @@ def test_a_name_gives_a_model_more_words(tiny: NewViewsConfig, toy_glove: Path, 
     folder, saved_folder = tiny.folder, tmp_path / "saved"
     assert main(changed(tiny, views="seq,seq", loop={"max_steps": 2})) == 0
     plain, grown = open_encoder(str(folder)), open_encoder(f"{folder}?expand=glove.txt")
-    assert plain.key != grown.key and grown.name == f"{folder.name}?expand=glove"
+    assert plain.key() != grown.key() and grown.name == f"{folder.name}?expand=glove"
     sentences = [*(" ".join(sentence) for sentence in toy_corpus(20)[0]), "quokka"]
     np.testing.assert_array_equal(grown.encode(sentences), plain.encode(sentences))
     assert np.abs(grown.encode(["a zyzzyva"]) - plain.encode(["a zyzzyva"])).max() > 1e-4

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.names.recipe import recipe_of
+from multiview.names.constructors import encoder_of
 from senteval_runner.evaluation_trees import open_model
 from senteval_runner.towers import backbones
 from senteval_runner.towers.backbones import (
@@ -44,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def backbone_of(folder: str, **options) -> TransformerBackbone:
-    return TransformerBackbone(recipe_of(folder), **options)
+    return TransformerBackbone(encoder_of(folder), **options)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -101,15 +101,15 @@ def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path) 
     np.testing.assert_array_equal(model.encode(SENTENCES), np.concatenate([top, bottom], axis=1))
     assert model.name == "bert -1,-3 mean"
     second = layers_of("-1,-3", "mean")
-    assert second.key == model.key and second.encode.parts[0].store.positions  # two spellings
+    assert second.key() == model.key() and second.parts[0].store().positions  # two spellings
     for other in (layers_of("-1", "mean"), layers_of("-3,-1", "mean"), layers_of("top,bottom", "cls")):
-        assert other.key != model.key and not other.encode.parts[0].store.positions
+        assert other.key() != model.key() and not other.parts[0].store().positions
 
 
 def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path) -> None:
     words, bert = tmp_path / "words.txt", models["bert"]
     words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
-    for spec, backbone in ((str(words), open_backbone(str(words))), (bert, Backbone(recipe_of(bert)))):
+    for spec, backbone in ((str(words), open_backbone(str(words))), (bert, Backbone(encoder_of(bert)))):
         backbone.open([(choice := ("whole", "own"))], None)
         vectors = backbone.encoder(choice).encode(SENTENCES)
         np.testing.assert_allclose(vectors, open_model(spec).encode(SENTENCES), atol=1e-6)

@@ -11,7 +11,7 @@ import pytest
 
 from corpora.senteval.files import read_task
 from corpora.senteval.tasks import TASKS, tasks_in
-from multiview.names.vectors import text_of
+from multiview.names.encoder import text_of
 from runtime.errors import UserError
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.towers.backbones import OWN_POOLING, WHOLE_ENCODER, TransformerBackbone
