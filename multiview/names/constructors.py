@@ -58,11 +58,8 @@ def encoder_of(name: Name | str, seed: int = 0, **options: Any) -> LazyEncoder:
     if name.option_file is not None:
         values["file"] = sha256_file(name.option_file)
     if name.scale_trees is not None:
-        values["scale"] = [
-            sha256_file(name.scale_trees / MANIFEST),
-            SAMPLE_SENTENCES,
-            SAMPLE_BLOCK_SENTENCES,
-        ]
+        sha256 = sha256_file(name.scale_trees / MANIFEST)
+        values["scale"] = [sha256, SAMPLE_SENTENCES, SAMPLE_BLOCK_SENTENCES]
     if name.structure is not None:
         values["structure"] = [check_share(name.structure), WIDTH]
     identity = [name.prefix, *encoder.identity, values]

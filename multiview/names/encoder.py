@@ -135,7 +135,7 @@ class LazyEncoder(BaseEncoder):
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the paths of parsers absolute, because the working folder may change before loading."""
+        """Set the name, and make paths absolute, because the working folder may change before loading."""
         parsers = {kind: absolute_name(parser) for kind, parser in self.parsers.items()}
         object.__setattr__(self, "parsers", parsers)
         object.__setattr__(self, "name", self.parsed.label)

@@ -40,9 +40,7 @@ class VectorStore:
     """
 
     def __init__(self, folder: Path | None = None, columns: int = 1, dtype: str = "float32") -> None:
-        self.folder = (
-            None if folder is None else folder.absolute()
-        )  # absolute, because the working folder may change before a shard is added
+        self.folder = folder and folder.absolute()  # the working folder may change before a shard is added
         self.columns = columns
         self.dtype = np.dtype(dtype)
         self.shards: list[NDArray[np.floating]] = []
