@@ -16,6 +16,7 @@ from typing import Any
 from corpora.characters import normalise_text, original_words
 from corpora.inputs import ReadMeter, input_hash, list_files, read_lines, relative_name
 from runtime.errors import UserError
+from runtime.files import path_of
 from runtime.process import cached_property
 
 MAX_SENTENCES = 8192
@@ -239,7 +240,7 @@ def sentences_of_file(
 
 
 def text_corpus(
-    path: Path,
+    path: Path | str,
     *,
     format: str = "lines",
     tokenize: str = "spacy",
@@ -261,6 +262,7 @@ def text_corpus(
         clean: applied to every line first.
         settings: further settings that decide the content.
     """
+    path = path_of(path, "corpus")
     if format not in ("lines", "running"):
         raise UserError(f"--format {format}: must be lines or running")
     tokenizer = Tokenizer(tokenize, running=format == "running")

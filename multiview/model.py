@@ -423,8 +423,11 @@ class MultiViewEncoder:
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Return the words' vectors, tables side by side: float32 [n, (tables, at least 1) x word size]."""
-        spellings = [str(word) for word in read_sentences(words, "word_vectors")]
-        types, type_of_word = np.unique(spellings, return_inverse=True)
+        texts = read_sentences(words, "word_vectors")
+        spellings = [text for text in texts if isinstance(text, str)]
+        if len(spellings) < len(texts):
+            raise UserError("word_vectors: takes words, not lists of tokens")
+        types, type_of_word = np.unique(np.array(spellings, np.str_), return_inverse=True)
         return self.network.words.vectors_of(types.tolist()).cpu().numpy()[type_of_word]
 
     def expand_vocabulary(self, vectors: Path | str | WordVectors) -> int:
@@ -435,8 +438,9 @@ class MultiViewEncoder:
         the model nor the file has still go to hash buckets. Raises UserError if the vectors are malformed, or
         share too few words with the model.
         """
-        word_vectors = vectors if isinstance(vectors, WordVectors) else load_word_vectors(vectors)
-        return self.network.words.expand(word_vectors)
+        if not isinstance(vectors, WordVectors):
+            vectors = load_word_vectors(path_of(vectors, "word vectors"))
+        return self.network.words.expand(vectors)
 
     def save(self, folder: Path | str) -> None:
         """Write the model with its added words. Raises UserError if the folder holds anything but a model."""

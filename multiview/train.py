@@ -35,7 +35,7 @@ from corpora.ranking.queries import QuerySet, read_queries, report_lines
 from multiview.config import LAPTOP, NewViewsConfig, ProgramConfig, TrainConfig, preset_options
 from parsing.costs import PAPER_SENTENCES, SAMPLE, paper_cost
 from parsing.names import find_trees
-from runtime.cli import LOGGER, Command, Estimate, log_to
+from runtime.cli import LOGGER, Command, Estimate, check, log_to
 from runtime.errors import MissingExtraError, UserError, collect_refusals, extra
 from runtime.files import atomic_path, lock_folder, read_json, write_json
 from runtime.process import available_cores, peak_memory
@@ -58,6 +58,7 @@ def main(options: TrainConfig | ProgramConfig) -> int:
     of the preset ``paper`` has to be refused, for instance because data are missing, its cost is first
     estimated from a sample.
     """
+    options = check(options)
     config = options.resolve() if isinstance(options, TrainConfig) else options
     text_checks = [lambda: find_trees(config.trees)] if config.reads_text else []
     problems = " | ".join(collect_refusals(*text_checks, config.check))

@@ -25,7 +25,7 @@ from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME, Batch, DependencyPars
 from parsing.trees.cache import SHARD_SENTENCES, Manifest, write_shard
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
-from runtime.files import lock_folder
+from runtime.files import lock_folder, path_of
 
 
 @configuration
@@ -50,6 +50,8 @@ def import_trees(output: Path, *, conllu: Path | None = None, ptb: Path | None =
     """Write a treebank into the new tree cache ``output``. Raises UserError if a file cannot be used."""
     from parsing.pipeline.driver import cut_into_shards
 
+    output = path_of(output, "import_trees: output")
+    conllu, ptb = (None if each is None else path_of(each, "import_trees") for each in (conllu, ptb))
     path = conllu or ptb
     if path is None:
         raise UserError("--conllu or --ptb is needed")

@@ -27,7 +27,7 @@ from tyro.conf import Positional
 
 from parsing.costs import PAPER_SENTENCES, paper_cost, parsing_cost
 from parsing.names import find_parser
-from runtime.cli import Command, Count, config_to_json, configuration, with_defaults
+from runtime.cli import Command, Count, check, config_to_json, configuration, with_defaults
 from runtime.errors import UserError, collect_refusals
 
 if TYPE_CHECKING:
@@ -97,12 +97,13 @@ class ParseConfig:
 
 
 def main(config: ParseConfig) -> None:
-    """Parse the corpus, or print an estimate."""
+    """Parse the corpus, or print an estimate. Raises UserError if an option has a wrong value."""
     from corpora.inputs import as_file
     from corpora.registry import open_corpus
     from parsing.text_parser import load
     from runtime.process import available_cores
 
+    config = check(config)
     devices = parsing_devices(config.device, on_cluster=config.ray is not None)
     workers = config.workers or (available_cores() if devices == ["cpu"] else len(devices))
     names = {"dep": config.dep_model, "const": config.const_model}

@@ -208,6 +208,8 @@ def load_parser(
     from runtime.device import pick_device
     from runtime.products import products_in
 
+    if kind not in ("dep", "const"):
+        raise UserError(f"load_parser: kind={kind!r:.40}: dep or const")
     parser: Any
     folder = find_parser(kind, spec)
     with products_in(products):

@@ -84,12 +84,24 @@ def configuration(cls: type[Config]) -> type[Config]:
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
-def check(config: Any) -> None:
-    """Raise UserError if an option's value is out of its range; the message names the first such option."""
+def check(config: Config) -> Config:
+    """Return the configuration with values of the options' types, such as a Path for a string.
+
+    Raises UserError if a value is of another type or out of its range; the message names the first such
+    option.
+    """
     from pydantic import ValidationError
 
+    if isinstance(config, type) or not dataclasses.is_dataclass(config):
+        raise UserError(f"{config!r:.40}: is no configuration")
+
+    def with_strings(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: str(value) if isinstance(value, Path) else value for name, value in items}
+
     try:
-        _adapter(type(config)).validate_python(dataclasses.asdict(config))
+        values = dataclasses.asdict(config, dict_factory=with_strings)  # type: ignore[arg-type]
+        checked: Config = _adapter(type(config)).validate_python(values)
+        return checked
     except ValidationError as error:
         name, value, requirement = _complaint(error)
         raise UserError(f"--{name.replace('_', '-')} {value}: {requirement}") from None
@@ -234,7 +246,7 @@ class Command:
                 raise UserError(f"{word!r} among the arguments: not UTF-8; rename it")
         try:
             config = self._parse(words)
-            check(config)
+            config = check(config)
             folder = None if getattr(config, "dry_run", False) else self.folder_of(config)
             with contextlib.nullcontext() if folder is None else lock_folder(folder):
                 return int(self.main(config) or 0)
@@ -361,7 +373,7 @@ def import_plugin(module: str) -> None:
         importlib.import_module(module)
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
             raise UserError(f"--plugin {module}: no such module in {working_folder} or installed") from None

@@ -36,7 +36,7 @@ from runtime.errors import UserError
 from runtime.files import atomic_path
 from runtime.progress import Bar, progress
 from runtime.training_state import Checkpoint, Checkpoints, Position, TrainingState, Values, load_parameters
-from runtime.training_step import AnyBatch, AnyJob, StepMetrics, Steps, read_metrics
+from runtime.training_step import AnyBatch, AnyJob, StepMetrics, Steps, read_metrics, refuse_if_not_finite
 
 log = logging.getLogger(LOGGER)
 LOG = "log.jsonl"
@@ -305,6 +305,8 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         position = self.position
         with self.state.evaluation():
             scores = dict(validate())
+            numbers = {name: value for name, value in scores.items() if isinstance(value, float)}
+            refuse_if_not_finite(position.step, numbers, "another folder")
             if not position.step:
                 position.first = {"step": 0, **scores}
             means = {name: total / count for name, (total, count) in sorted(position.sums.items())}

@@ -21,6 +21,7 @@ from corpora.senteval.tasks import TASKS, Task, canonical_task
 from corpora.tables import bad_row, parse_number
 from corpora.text import Tokenizer
 from runtime.errors import UserError
+from runtime.files import path_of
 
 Tokens = list[str]
 Files = dict[str, list[Path]]
@@ -95,14 +96,14 @@ class TaskData:
         ]
 
 
-def read_task(name: str, data: Path) -> TaskData:
+def read_task(name: str, data: Path | str) -> TaskData:
     """Read one task from a data folder with ``downstream/`` and ``probing/``.
 
     A file may be compressed by gzip, with ``.gz`` added to its name. Raises UserError if the task is unknown,
     if files are missing (the message names all of them and their source), or if a row is malformed.
     """
     task = TASKS[canonical_task(name)]
-    files = find_files(task, data)
+    files = find_files(task, path_of(data, "read_task: data"))
     splits, classes = READERS[task.reader](task, files)
     return TaskData(task=task, splits=splits, classes=classes or task.classes, files=files)
 

@@ -155,6 +155,12 @@ def register_view(name: str) -> Callable[[type[ViewEncoder]], type[ViewEncoder]]
         raise ValueError(f"view {name!r}: the name must be an identifier")
 
     def register(view: type[ViewEncoder]) -> type[ViewEncoder]:
+        if _MODULE_OF_VIEW.get(name, view.__module__) != view.__module__:
+            raise ValueError(f"view {name!r}: this package has a view of that name; choose another")
+        if unknown := sorted(set(view.requires) - {"tokens", *ANNOTATIONS}):
+            raise ValueError(
+                f"view {name!r}: requires {unknown[0]!r}, not tokens, {' or '.join(ANNOTATIONS)}"
+            )
         previous = _class_of_view.get(name)
         if previous is not None:
             # The same class is registered again if a notebook's cell or a module runs a second time.

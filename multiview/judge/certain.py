@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from corpora.characters import normalise_text
-from multiview.judge.contrasts import Difference, contrasts_of
 from multiview.judge.long_texts import Text
 from multiview.judge.typed import in_one_form
 from multiview.judge.weights import Floats
 
-if TYPE_CHECKING:  # this module imports torch
+if TYPE_CHECKING:  # these modules import torch
     from multiview.judge.comparison import Comparison
+    from multiview.judge.contrasts import Difference
 
 MAX_PROBABILITY = 0.25
 """The greatest probability of a pair that differs in one decisive thing.
@@ -88,6 +88,8 @@ def textual_differences(a: str, b: str) -> Sequence[Difference]:
     Decisive are "from X to Y" against "from Y to X" and, if the texts are the same otherwise, the contrasts
     of :mod:`multiview.judge.contrasts`, and *stop* or *avoid* before a verb (stop sharing it | share it).
     """
+    from multiview.judge.contrasts import contrasts_of
+
     differences = list(contrasts_of(a, b))
     lower_texts = a.casefold(), b.casefold()
     if not any(word in text for word in ("from ", "stop ", "avoid ") for text in lower_texts):

@@ -61,7 +61,7 @@ class PackedVectors:
     def __getitem__(self, rows: NDArray[np.integer] | slice) -> Float:
         numbers_UE2 = np.stack([self.pairs[rows] & 15, self.pairs[rows] >> 4], axis=2).astype(np.float32)
         numbers_UE2 -= 8
-        return numbers_UE2.reshape(len(numbers_UE2), -1) * self.scale[rows]
+        return numbers_UE2.reshape(len(numbers_UE2), self.shape[1]) * self.scale[rows]
 
 
 FixedVectors = Float | PackedVectors

@@ -40,8 +40,12 @@ class Protocol:
     def __post_init__(self) -> None:
         minimums = {"kfold": 2, "batch_size": 1, "epoch_size": 1, "tenacity": 0, "nhid": 0}
         for name, minimum in minimums.items():
-            if getattr(self, name) < minimum:
-                raise UserError(f"{name} must be at least {minimum}, not {getattr(self, name)}")
+            # The class is frozen; a number of numpy would not be written as JSON.
+            object.__setattr__(self, name, check_count(getattr(self, name), name, minimum, 2**31 - 1))
+        choices = {"backend": ("torch", "sklearn"), "optim": ("adam", "rmsprop")}
+        for name, values in choices.items():
+            if getattr(self, name) not in values:
+                raise UserError(f"{name} {getattr(self, name)!r:.40}: must be {' or '.join(values)}")
         if self.backend == "sklearn" and self.nhid:
             raise UserError("the sklearn protocol has no hidden layer: use nhid 0, or default or fast")
 
@@ -68,9 +72,7 @@ def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protoc
         # Whether scikit-learn is installed must be known before sentences are encoded, which takes long.
         with extra("sklearn", "scikit-learn"):
             import sklearn  # noqa: F401
-    if nhid is None:
-        return protocol
-    return dataclasses.replace(protocol, nhid=check_count(nhid, "nhid", 0, 2**31 - 1))
+    return protocol if nhid is None else dataclasses.replace(protocol, nhid=nhid)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -66,6 +66,13 @@ def test_only_the_touched_sentences_of_running_text_are_marked(tmp_path: Path) -
     assert [piece.is_continuation for piece in pieces] == [False] + [True] * (len(pieces) - 1)
 
 
+def test_a_path_may_be_a_string(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("A cat sat.\n")
+    assert len(list(text_corpus(str(tmp_path / "in.txt")))) == 1
+    with pytest.raises(UserError, match="corpus: a int is no path"):
+        text_corpus(3)  # type: ignore[arg-type]
+
+
 def test_errors_are_one_line(tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("\n \n")

@@ -137,6 +137,15 @@ def test_an_argument_of_an_untrained_encoder_is_checked(arguments: dict[str, Any
         MultiViewEncoder.untrained(**{"views": "seq", "dim": 8, **arguments})
 
 
+def test_words_are_strings_and_may_be_none(encoder: MultiViewEncoder) -> None:
+    for model in (encoder, MultiViewEncoder.load("builtin")):
+        assert model.word_vectors([]).shape == (0, model.word_vectors(["cat"]).shape[1])
+    with pytest.raises(UserError, match="word_vectors: takes words"):
+        encoder.word_vectors([["cat"]])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="word vectors: a int is no path"):
+        encoder.expand_vocabulary(3)  # type: ignore[arg-type]
+
+
 def test_long_texts_are_parsed_a_few_at_a_time(encoder: MultiViewEncoder, monkeypatch) -> None:
     """So that memory does not grow with their number."""
     monkeypatch.setattr("multiview.folder.reading.CHUNK_TOKENS", 100)

@@ -127,6 +127,16 @@ def test_a_view_encodes_what_it_was_trained_as(views, words, toy_trees, tmp_path
     np.testing.assert_allclose(encoder.encode(None, trees=cache)[slice(*span)], features, atol=1e-5)
 
 
+def test_a_view_with_a_name_or_a_need_that_cannot_be_is_refused() -> None:
+    class View(ViewEncoder):
+        requires = frozenset({"nothing"})
+
+    with pytest.raises(ValueError, match="'dep': this package has a view of that name"):
+        registry.register_view("dep")(View)
+    with pytest.raises(ValueError, match="'mine': requires 'nothing', not tokens, dep or const"):
+        registry.register_view("mine")(View)
+
+
 @pytest.mark.parametrize("weightless", [False, True])
 def test_a_view_of_the_wrong_width_is_named(weightless: bool, toy_trees, tmp_path: Path, monkeypatch) -> None:
     class Wide(WeightlessView):

@@ -175,6 +175,13 @@ def test_what_does_not_fit_is_named(files, tmp_path: Path, old: str, new: str, m
     assert not (tmp_path / "cache" / "manifest.json").exists()
 
 
+def test_a_path_may_be_a_string(files, tmp_path: Path) -> None:
+    conllu, _ = files
+    assert import_trees(str(tmp_path / "cache"), conllu=str(conllu)).complete  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="import_trees: a int is no path"):
+        import_trees(tmp_path / "other", conllu=3)  # type: ignore[arg-type]
+
+
 def test_one_format_alone_and_a_cache_that_is_not_overwritten(files, tmp_path: Path) -> None:
     import_trees(tmp_path / "const", ptb=files[1])
     assert not TreeCache.open(tmp_path / "const").has("dep")

@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from tyro.conf import Positional, arg
 
-from runtime.cli import LOGGER, Command, Count, configuration, import_plugin, log_to
+from runtime.cli import LOGGER, Command, Count, check, configuration, import_plugin, log_to
 from runtime.errors import UserError
 
 
@@ -112,6 +113,14 @@ def test_a_wrong_option_is_named_with_its_value_in_one_line(words: str, message:
     assert capsys.readouterr().err == f"python -m p: {message}\n"
 
 
+def test_a_configuration_made_in_python_is_checked_and_gets_the_types_of_its_options() -> None:
+    values: dict[str, Any] = {"output": "out", "data": ["a"], "epochs": np.int64(3)}
+    assert check(Options(**values)) == Options(output=Path("out"), data=(Path("a"),), epochs=3)
+    for config, message in ((Options(epochs=0), "--epochs 0: must be"), (None, "None: is no configuration")):
+        with pytest.raises(UserError, match=message):
+            check(config)
+
+
 def test_a_bug_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         Command(Options, lambda config: 1 // 0, "p", "d")([])
@@ -149,12 +158,14 @@ def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture
         ("nowhere.at.all", "no such module"),
         ("broken", r"SyntaxError: .*broken\.py, line 2\)"),
         ("failing", r"ZeroDivisionError: division by zero \(.*failing\.py, line 2\)"),
+        ("leaving", r"SystemExit: 3 \(.*leaving\.py, line 2\)"),
         ("wanting", r"ModuleNotFoundError: No module named 'nowhere' \(.*wanting\.py, line 1\)"),
     ],
 )
 def test_a_plugin_that_fails_is_one_line(module: str, message: str, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "broken.py").write_text("x = 1\ny = = 2\n")
     (tmp_path / "failing.py").write_text("x = 0\ny = 1 / x\n")
+    (tmp_path / "leaving.py").write_text("import sys\nsys.exit(3)\n")
     (tmp_path / "wanting.py").write_text("import nowhere\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

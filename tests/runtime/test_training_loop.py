@@ -96,6 +96,12 @@ def test_training_learns_and_keeps_the_best(tmp_path: Path) -> None:
     assert (tmp_path / "log.jsonl").stat().st_size == size
 
 
+def test_a_score_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:
+    loop = make(tmp_path, evaluate_first=True)
+    with pytest.raises(UserError, match=r"step 0: score nan; stopped before the update"):
+        loop.run(loop.task.step, lambda: {"score": float("nan")})
+
+
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, finished_run: Path) -> None:
     with dies_at(7):
         make(tmp_path)()

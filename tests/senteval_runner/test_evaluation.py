@@ -174,6 +174,17 @@ def test_an_argument_of_another_type_is_named(data: Path, arguments: dict[str, A
         evaluate(**{"encoder": RandomBag(8), "tasks": "MR", "data": data, "protocol": QUICK, **arguments})
 
 
+def test_a_protocol_is_checked() -> None:
+    for values, fault in (
+        ({"kfold": 1}, "kfold=1"),
+        ({"optim": "sgd"}, "optim"),
+        ({"backend": "x"}, "backend"),
+    ):
+        with pytest.raises(UserError, match=fault):
+            Protocol(**{"name": "own", **values})
+    assert type(Protocol(name="own", batch_size=np.int64(8)).batch_size) is int  # type: ignore[arg-type]
+
+
 def test_a_seed_may_be_a_number_of_numpy(data: Path) -> None:
     assert json.dumps(evaluate(RandomBag(8), "CR", data, QUICK, np.int64(3)).rows())  # type: ignore[arg-type]
 
