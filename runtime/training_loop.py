@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
 
+import torch
 from torch import Tensor
 
 from runtime.cli import LOGGER
@@ -138,6 +139,8 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
                         f"{now.get(key)!r}; give another {option} or delete the folder"
                     )
             state.restore(checkpoint)
+        self._random_state = None if checkpoint is None else checkpoint.random_state
+        """The state of torch's generator at the next step; None leaves the caller's as it is."""
         self._signal = 0
         self._unread: list[StepMetrics] = []
         """The metrics of the steps since the last reading."""
@@ -166,7 +169,8 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         """Train to the end or to a limit, and return the exit code.
 
         The code is 0; after Ctrl-C it is 130 and after SIGTERM 143, when a checkpoint has been written.
-        Signals are handled only in the main thread.
+        Signals are handled only in the main thread. The steps draw from torch's own generators, because its
+        dropout takes no other; their states are those of the caller again at the end.
 
         Args:
             step: updates the weights once.
@@ -184,16 +188,29 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
         def evaluate(epoch: int) -> None:
             self._evaluate(epoch, validate, save or self._save_best)
 
-        if not self.is_resumed and self.schedule.evaluate_first:
-            evaluate(0)
         if self.is_resumed and not self.reason_to_stop():
             log.info("resuming %s at step %d", self.folder, position.step)
         show = None if self.is_first else False
-        bar = progress(
-            total=position.steps, initial=position.step, unit="step", description="train", show=show
-        )
-        with self._signals_remembered(), bar:
-            return self._train(bar, step, evaluate)
+        with self._random_state_of_run():
+            if not self.is_resumed and self.schedule.evaluate_first:
+                evaluate(0)
+            bar = progress(
+                total=position.steps, initial=position.step, unit="step", description="train", show=show
+            )
+            with self._signals_remembered(), bar:
+                return self._train(bar, step, evaluate)
+
+    @contextlib.contextmanager
+    def _random_state_of_run(self) -> Iterator[None]:
+        """Let torch's generators continue as the run left them, and restore the caller's states at the end."""
+        devices = {p.device for p in self.state.module.parameters() if p.is_cuda}
+        with torch.random.fork_rng([*devices]):
+            if self._random_state is not None:
+                torch.set_rng_state(self._random_state)
+            try:
+                yield
+            finally:
+                self._random_state = torch.get_rng_state()
 
     @contextlib.contextmanager
     def _signals_remembered(self) -> Iterator[None]:

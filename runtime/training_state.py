@@ -94,6 +94,8 @@ class Checkpoint:
     weights: dict[str, Tensor]
     optimiser: dict[str, Tensor]
     record: dict[str, Any]
+    random_state: Tensor | None = None
+    """The state of torch's generator of the CPU when the checkpoint was written; uint8."""
 
 
 class Checkpoints:
@@ -135,13 +137,13 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*"))
 
     def load_newest(self, step: int | None = None) -> Checkpoint | None:
-        """Return the newest undamaged checkpoint, or that of a step, or None; with torch's random state."""
+        """Return the newest undamaged checkpoint, or that of a step, or None."""
         for path in reversed(self.folders()) if step is None else [self._path(step)]:
             try:
                 record = read_record(path / "state.json", FILES)
                 random_state = np.frombuffer(bytes.fromhex(record["random_state"]), dtype=np.uint8)
-                torch.set_rng_state(torch.from_numpy(random_state.copy()))
-                return Checkpoint(load_file(path / FILES[0]), load_file(path / FILES[1]), record)
+                weights, optimiser = (load_file(path / name) for name in FILES)
+                return Checkpoint(weights, optimiser, record, torch.from_numpy(random_state.copy()))
             except (UserError, OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
                 log.warning("checkpoint %s is damaged and skipped (%s)", path, error)
         return None

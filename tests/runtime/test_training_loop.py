@@ -107,8 +107,21 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, finished_run: Pat
         make(tmp_path)()
     with open(tmp_path / "log.jsonl", "a") as log:
         log.write('{"kind": "tra')  # cut off
-    make(tmp_path)()
+    resumed = make(tmp_path)
+    torch.rand(3)  # of the caller
+    resumed()
     assert not differing(finished_run, tmp_path, clocks=False)
+
+
+def test_a_run_and_its_checkpoints_leave_torchs_random_state_to_the_caller(tmp_path: Path) -> None:
+    for steps in (7, 20):  # a new run and a resumed one
+        loop = make(tmp_path, max_steps=steps)
+        torch.manual_seed(8)
+        before = torch.get_rng_state()
+        assert loop() == 0
+        loop.load_best()
+        Checkpoints(tmp_path / "checkpoints", 2).load_newest()
+        assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path, finished_run: Path, monkeypatch) -> None:
