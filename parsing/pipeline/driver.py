@@ -267,7 +267,9 @@ def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
             except UserError:
                 raise
             except Exception as error:
-                _log_failure(part, error, is_retry=is_retry)
+                if is_retry:
+                    raise _error_of_second_failure(part, error) from error
+                log.warning("%s: its worker failed (%s); trying again", part, _describe(error))
                 failed_parts.append(part)
             else:
                 for fault in parsed.faults:
@@ -280,15 +282,12 @@ def _has_failed(future: Future[ParsedPart]) -> bool:
     return future.exception() is not None
 
 
-def _log_failure(part: ShardPart, error: Exception, *, is_retry: bool) -> None:
-    """Log that a part is tried again.
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
-    Raises UserError if the part failed twice because a worker died or memory was short, and RuntimeError if
-    it failed twice for another reason.
-    """
-    reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    if is_retry and (isinstance(error, BrokenExecutor) or out_of_memory(error)):
-        raise UserError(f"{part}: its worker failed twice ({reason}); {ADVICE}") from None
-    if is_retry:
-        raise RuntimeError(f"{part}: failed twice") from error
-    log.warning("%s: its worker failed (%s); trying again", part, reason)
+
+def _error_of_second_failure(part: ShardPart, error: Exception) -> UserError | RuntimeError:
+    """Return the error that ends the run: UserError if a worker died or memory was short."""
+    if isinstance(error, BrokenExecutor) or out_of_memory(error):
+        return UserError(f"{part}: its worker failed twice ({_describe(error)}); {ADVICE}")
+    return RuntimeError(f"{part}: failed twice")
