@@ -17,11 +17,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any, Self
-from unittest.mock import patch
 
 from runtime.cli import LOGGER
 from runtime.errors import UserError
-from runtime.process import available_cores
+from runtime.process import available_cores, temporarily
 
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 ADVICE = "take fewer workers, or free memory"
@@ -100,8 +99,8 @@ class LocalPool(Pool):
         # driver receives it after the start.
         signal_mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            # In the standard library only patch.dict sets variables and restores the old ones.
-            with patch.dict(os.environ, ONE_THREAD), _without_absent_script():
+            # A spawned process inherits the variables, which libraries read when they are imported.
+            with temporarily(os.environ, ONE_THREAD), _without_absent_script():
                 for _ in range(self.size):  # each call starts a process, which loads its worker
                     self._executor.submit(_call_worker, "describe")
         except BaseException as error:
@@ -119,7 +118,7 @@ def _without_absent_script() -> contextlib.AbstractContextManager[Any]:
     main = sys.modules["__main__"]
     file = getattr(main, "__file__", None)
     is_absent = file is not None and not os.path.exists(file)
-    return patch.object(main, "__file__", None) if is_absent else contextlib.nullcontext()
+    return temporarily(vars(main), {"__file__": None}) if is_absent else contextlib.nullcontext()
 
 
 _worker: Any

@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -43,6 +43,19 @@ def pause_collector() -> Iterator[None]:
                 gc.freeze()
                 gc.unfreeze()  # moves the new objects to the oldest generation
             gc.enable()
+
+
+@contextlib.contextmanager
+def temporarily(mapping: MutableMapping[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
+    """Set keys of a mapping, such as ``os.environ`` or ``vars(module)``, in the ``with`` block."""
+    values_before = {key: mapping[key] for key in values if key in mapping}
+    mapping.update(values)
+    try:
+        yield
+    finally:
+        for key in values.keys() - values_before.keys():
+            mapping.pop(key, None)
+        mapping.update(values_before)
 
 
 def state_without(instance: object, *names: str) -> dict[str, object]:

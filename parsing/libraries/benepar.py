@@ -7,12 +7,12 @@ classes.
 """
 
 import hashlib
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from parsing.networks.parser import DeviceParser, Stages
 from parsing.trees.batch import ConstituencyParse
 from runtime.errors import UserError, extra
 from runtime.files import check_regular, sha256_file
+from runtime.process import temporarily
 
 with extra("parsers", "benepar"):
     import transformers
@@ -123,9 +124,9 @@ def patched_libraries() -> ExitStack:
     """Patch the libraries so that benepar runs no code of a model and finds the missing method."""
     stack = ExitStack()
     # benepar calls torch's loader without weights_only=True; the variable has the same effect.
-    stack.enter_context(mock.patch.dict("os.environ", TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"))
+    stack.enter_context(temporarily(os.environ, {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}))
     # By default transformers asks whether to run the code of a folder; with 0 seconds to answer it refuses.
-    stack.enter_context(mock.patch.object(dynamic_module_utils, "TIME_OUT_REMOTE_CODE", 0))
+    stack.enter_context(temporarily(vars(dynamic_module_utils), {"TIME_OUT_REMOTE_CODE": 0}))
     base, name = transformers.PreTrainedTokenizerBase, "build_inputs_with_special_tokens"
 
     def with_special_tokens(self: Any, ids: list[int], _: Any = None) -> list[int]:
@@ -134,7 +135,8 @@ def patched_libraries() -> ExitStack:
         return [*example["input_ids"][: of_text[0]], *ids, *example["input_ids"][of_text[-1] + 1 :]]
 
     if not hasattr(base, name):  # as in transformers 5
-        stack.enter_context(mock.patch.object(base, name, with_special_tokens, create=True))
+        setattr(base, name, with_special_tokens)
+        stack.callback(delattr, base, name)
     return stack
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from runtime import process
-from runtime.process import available_cores
+from runtime.process import available_cores, temporarily
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,12 @@ def test_a_quota_counts_as_cores(limits: dict[str, str], cores: int, tmp_path, m
     monkeypatch.setattr(process, "MEMBERSHIPS", tmp_path / "memberships")
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
     assert available_cores() == cores
+
+
+def test_values_are_set_in_a_block_alone_and_other_keys_stay() -> None:
+    values = {"kept": 1, "changed": 2}
+    with pytest.raises(KeyError, match="an error"), temporarily(values, {"changed": 3, "new": 4}):
+        assert values == {"kept": 1, "changed": 3, "new": 4}
+        values["of another thread"] = 5
+        raise KeyError("an error")
+    assert values == {"kept": 1, "changed": 2, "of another thread": 5}
