@@ -28,19 +28,19 @@ PIECE = 8192
 def write_rows(
     path: Path, identity: Mapping[str, Any], count: int, rows_of: Callable[[int, int], "NDArray[np.float32]"]
 ) -> int:
-    """Write an array [count, D] to a ``.npy`` file, and return the number of rows that were computed now.
+    """Write an array, float32 [count, D], to a ``.npy`` file; return the number of rows computed now.
 
     Args:
         path: the file.
         identity: JSON values that decide the rows.
         count: the number of rows; up to :data:`PIECE` rows are computed and written at once.
-        rows_of: computes the rows from ``first`` to ``stop`` (excluded), float32.
+        rows_of: computes the rows from ``first`` to ``stop`` (excluded); other types are converted to float32.
     """
-    if count <= PIECE:
-        write_array(path, rows_of(0, count))
-        return count
     import numpy as np
 
+    if count <= PIECE:
+        write_array(path, np.asarray(rows_of(0, count), np.float32))
+        return count
     partial, record_path = (path.with_name(f"{path.name}{end}") for end in (".part", ".part.json"))
     identity = {**identity, "count": count}
     with _opened(partial) as stream:

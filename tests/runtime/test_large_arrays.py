@@ -71,6 +71,15 @@ def test_what_is_half_written_or_of_another_source_does_not_count(write: Writer,
     assert write("another text") == 10
 
 
+@pytest.mark.parametrize("piece", [3, 99])
+def test_rows_are_float32_however_many_there_are(write: Writer, monkeypatch, piece: int) -> None:
+    monkeypatch.setattr(large_arrays, "PIECE", piece)
+    large_arrays.write_rows(write.path, {}, 10, lambda first, stop: ROWS[first:stop].astype(np.float64))
+    written = np.load(write.path)
+    assert written.dtype == np.float32
+    np.testing.assert_array_equal(written, ROWS)
+
+
 def test_two_runs_do_not_write_one_array(write: Writer, tmp_path: Path) -> None:
     with (
         large_arrays._opened(tmp_path / "v.npy.part"),
