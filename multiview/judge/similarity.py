@@ -16,7 +16,7 @@ import numpy as np
 
 from multiview.judge.certain import Limits
 from multiview.judge.long_texts import Text, distinct_texts, where_they_differ
-from multiview.judge.weights import FEATURES, Floats, Weights
+from multiview.judge.weights import FEATURES, SLOTS, Floats, Weights
 from runtime.process import cached_property, loading
 
 if TYPE_CHECKING:  # they import torch
@@ -27,6 +27,8 @@ FOLDER = Path(__file__).parent / "similarity_weights"
 """The folder of the weights in the package."""
 USED_FEATURES = [index for index, name in enumerate(FEATURES) if name != "topic"]
 """The indices of the judge's features that are read; the topic is not, because any encoder may compute it."""
+READ_SLOTS = {"agent": "agents", "patient": "patients", "predicate": "predicates"}
+"""The slots whose cosines are read, each with the name of its feature."""
 
 
 class SimilarityWeights(Weights):
@@ -35,9 +37,7 @@ class SimilarityWeights(Weights):
     required_features: ClassVar[tuple[str, ...]] = (
         *(list(FEATURES)[index] for index in USED_FEATURES),
         "slots",
-        "agents",
-        "patients",
-        "predicates",
+        *READ_SLOTS.values(),
         "meaning",
         "structure",
     )
@@ -70,7 +70,8 @@ def similarity_features(
     parts = meaning_and_structure(source, texts)
     cosines = [np.einsum("nd,nd->n", *part[text_n2.T], dtype=np.float64) for part in parts]
     slot_nL, slots_n = slot_cosines(comparison.pairs, source.words)
-    return np.column_stack([features_nF[:, USED_FEATURES], slots_n, slot_nL[:, :3], *cosines]), slot_nL
+    read_nL = slot_nL[:, [list(SLOTS).index(slot) for slot in READ_SLOTS]]
+    return np.column_stack([features_nF[:, USED_FEATURES], slots_n, read_nL, *cosines]), slot_nL
 
 
 class Similarities(NamedTuple):
