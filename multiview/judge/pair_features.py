@@ -101,7 +101,11 @@ class ComparedWords:
 
 
 def _worst_partner(comparison: Comparison, words: ComparedWords) -> Floats:
-    """Return the least positive cosine that a word of each pair has in :attr:`ComparedWords.nearest`, [n]."""
+    """Return the least positive cosine that a word of each pair has in :attr:`ComparedWords.nearest`, [n].
+
+    A word whose nearest word has no positive cosine counts as 1, like a word that has no partner at all,
+    because the weights in the package were fitted with this formula.
+    """
     worst = np.ones(comparison.words[0].pair_count)
     for side, cosine in zip(comparison.words, words.nearest, strict=True):
         np.minimum.at(worst, side.pair, np.where(cosine > 0, cosine, 1))
