@@ -4,11 +4,12 @@ The judge reads the rewritten texts. In them 7 pm and 19:00 are the same, 5 kg a
 alone, and "Is it possible to" and "Am I able to" are written as "Can I".
 """
 
+import contextlib
 import csv
 import html
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import MAX_PREC, Context, Decimal
 from functools import lru_cache
 from pathlib import Path
 
@@ -60,20 +61,23 @@ _LETTERS = "|".join(unit for unit in _UNIT_OF if len(unit) == 1 and unit.isalpha
 _NEGATED = "do|does|did|is|are|was|were|has|have|had|would|could|should|must|ca|wo"
 _NEGATED += f"|{_NEGATED.title()}"
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in _MONTHS) + "|Sept"
+_EXACT = Context(prec=MAX_PREC)
 _ORDINAL = r"(\d(?<!\w.)\d?)(?:st|nd|rd|th)\b"
 
 
-def _plain_number(number: float) -> str:
-    return format(Decimal(f"{number:.12g}"), "f")  # without an exponent
+def _product(number: str, factor: float) -> str:
+    """Return the exact product of a number and a factor, without an exponent."""
+    product = _EXACT.multiply(Decimal(number), Decimal(str(factor)))
+    return format(product.normalize(_EXACT), "f")
 
 
 def _amount(match: re.Match[str]) -> str:
     base, factor = _UNIT_OF[match[2]]
-    return f"{_plain_number(float(match[1]) * factor)} {base}"
+    return f"{_product(match[1], factor)} {base}"
 
 
 def _scaled(match: re.Match[str]) -> str:
-    return _plain_number(float(match[1]) * (_SCALES | _SCALE_LETTERS)[match[2]])
+    return _product(match[1], (_SCALES | _SCALE_LETTERS)[match[2]])
 
 
 def _on_24_hours(hour: int, minute: int, *, is_pm: bool) -> str:
@@ -110,7 +114,7 @@ def _clock_of_day(match: re.Match[str]) -> str:
 
 def _money(match: re.Match[str]) -> str:
     factor = (_SCALES | _SCALE_LETTERS)[match[3]] if match[3] else 1
-    return f"{_plain_number(float(match[2]) * factor)} {_CURRENCIES[match[1]]}"
+    return f"{_product(match[2], factor)} {_CURRENCIES[match[1]]}"
 
 
 Replacement = str | Callable[[re.Match[str]], str]
@@ -154,7 +158,7 @@ QUESTIONS = Path(__file__).with_name("questions.tsv")
 """A table of phrases that begin questions, and of function words.
 
 Each row has marks (one of which a text must contain, in lower case), a pattern, its replacement and an
-example.
+example. The first word of the text is in a group named ``first`` if the replacement puts it elsewhere.
 """
 with open(QUESTIONS, encoding="utf-8", newline="") as _stream:
     _QUESTIONS = [
@@ -171,7 +175,8 @@ def in_one_form(text: str) -> str:
 @lru_cache(1 << 14)
 def _in_one_form(text: str) -> str:
     if "&" in text:
-        text = html.unescape(text)
+        with contextlib.suppress(ValueError):  # from a number of over 4,300 digits, which is no character
+            text = html.unescape(text)
     text = in_digits(text)
     found = [mark.search(text) for mark in _MARKS]
     if any(found):
@@ -181,8 +186,18 @@ def _in_one_form(text: str) -> str:
     lower_text = text.lower()
     for parts, pattern, form in _QUESTIONS:
         if any(part in lower_text for part in parts):
-            text = pattern.sub(form, text)
+            moves_first_word = "first" in pattern.groupindex and pattern.match(text)
+            text = pattern.sub(form, _without_first_capital(text) if moves_first_word else text)
     return text
+
+
+def _without_first_capital(text: str) -> str:
+    """Return a text whose first word, if only its first letter is a capital, begins with a small letter.
+
+    A capital in the middle of a sentence would be read as that of a name.
+    """
+    first_word = text.split(maxsplit=1)[0]
+    return text[0].lower() + text[1:] if first_word.istitle() and first_word != "I" else text
 
 
 _SITUATION = re.compile(

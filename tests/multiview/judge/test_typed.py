@@ -4,12 +4,30 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corpora.tables import read_table
 from multiview.judge import Judge
 from multiview.judge.typed import QUESTIONS, in_one_form, without_statement
 
 KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
+LENGTH = 100_000
+PIECES = [
+    "1", "1,", "1,000", "1.", "1:1", "1-", "1%", "$1", "1 m ", "1 am ", "v1.", "2024-03-12 ", "noon ", "a ",
+    "&", "&#1", "two ", "twenty-", "half past ", "and a half million ", "hundred ", "a dozen ",
+     "n't ", "please ", " please?", "how can I ", "allowed swimming ", "log in ", "no one ",
+]  # fmt: skip
+UNITS = [
+    ("kg", "g", 1000), ("km", "meters", 1000), ("hours", "min", 60), ("min", "s", 60), ("liters", "ml", 1000),
+    ("mg", "milligrams", 1), ("weeks", "days", 7), ("GB", "MB", 1000), ("billion", "million", 1000),
+]  # fmt: skip
+"""Two units, and how many of the second are one of the first."""
+TYPED = [
+    "7 pm", "7:05 a.m.", "12 noon", "2024-03-12", "Mar. 3rd", "3rd of April", "Sept. 5", "v2.0", "£1,000",
+    "$5M", "20%", "I'm able to", "dont", "wo n't", "no one", "with no", "log in", "at what time",
+    "is it possible to",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -65,9 +83,57 @@ def test_the_forms_of_long_texts_are_not_kept_in_memory() -> None:
     assert kept < 5e6
 
 
+@st.composite
+def amounts(draw: st.DrawFn) -> str:
+    whole = st.integers(0, 10**15)
+    decimals = st.decimals(0, 10**6, places=3)
+    number = draw(st.one_of(whole.map(str), whole.map("{:,}".format), decimals.map(str)))
+    return f"{number} {draw(st.sampled_from(UNITS))[draw(st.integers(0, 1))]}"
+
+
+@given(st.lists(st.one_of(st.sampled_from(TYPED), amounts())))
+def test_a_text_in_one_form_stays_as_it_is(typed: list[str]) -> None:
+    for text in (f"We saw {' and '.join(typed)}.", f"How can I see {', then '.join(typed)}, please?"):
+        assert in_one_form(in_one_form(text)) == in_one_form(text)
+
+
+@given(st.sampled_from(UNITS), st.integers(1, 10**18), st.integers(1, 10**18))
+def test_equal_amounts_and_no_others_get_one_form(
+    units: tuple[str, str, int], number: int, other: int
+) -> None:
+    larger, smaller, factor = units
+    form = in_one_form(f"{number} {larger}")
+    assert form == in_one_form(f"{number * factor:,} {smaller}") == in_one_form(f"{number}.0 {larger}")
+    assert (form == in_one_form(f"{other} {larger}")) == (number == other)
+
+
+@given(st.integers(0, 23), st.integers(0, 59))
+def test_equal_times_get_one_form(hour: int, minute: int) -> None:
+    half = "AM" if hour < 12 else "p.m."
+    assert in_one_form(f"At {(hour - 1) % 12 + 1}:{minute:02} {half} she") == f"At {hour:02}:{minute:02} she"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", PIECES)
+def test_long_texts_take_time_in_proportion_to_their_length(piece: str) -> None:
+    """A pattern that takes time by the square of the length would take hours."""
+    text = (piece * LENGTH)[:LENGTH]
+    for one in (text, f"I lost my card, how a{text} kg is allowed"):
+        in_one_form(one)
+        without_statement(one, "Rain.")
+
+
+def test_long_numbers_are_amounts_and_no_characters() -> None:
+    digits = "1" * 5000
+    assert in_one_form(f"{digits} kg") == f"{digits}000 grams"
+    assert in_one_form(f"&#{digits}; &amp; 5 kg") == f"&#{digits}; &amp; 5000 grams"
+
+
 def test_questions_are_asked_in_one_form() -> None:
     for row in read_table(QUESTIONS, ("example", "read as")):
         assert in_one_form(row.cells[0]) == row.cells[1] == in_one_form(row.cells[1])
+    assert in_one_form("Please, please call.") == "call."
+    assert in_one_form("USB sending is allowed.") == "You may send USB."
     for kept in (
         "He tried to please the crowd.",
         "She knows how to swim.",
