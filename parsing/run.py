@@ -82,13 +82,14 @@ class ParseConfig:
     max_tokens: Count = 128
     """Longer sentences are not parsed: they keep their place, with a fallback tree and a flag."""
     workers: Annotated[Count, Le(1024)] | None = None
-    """Worker processes (or Ray actors), one thread each; None is one per core, or one per GPU."""
+    """Worker processes (or Ray actors), one thread each; None is one per core, or one per GPU. More workers
+    than GPUs share them."""
     ray: str | None = None
     """Work on a Ray cluster: its address (auto, host:port), or local, which starts one on this machine."""
-    device: str = "auto"
-    """Where sentences are encoded and scored: cpu, cuda (all GPUs of this machine or cluster) or cuda:N; auto
-    takes GPUs of this machine if there are any. Trees of a GPU may differ in rare cases, so they make another
-    cache."""
+    device: str = "cpu"
+    """Where sentences are encoded and scored: cpu, cuda (all GPUs of this machine or cluster), cuda:N, or auto
+    (the GPUs of this machine if there are any). Trees of a GPU may differ in rare cases, so they make another
+    cache. Never run on a GPU."""
     products: Literal["float32", "int8"] = "float32"
     """How a CPU multiplies by the weights; int8 is faster. Its trees differ in rare cases, so they make
     another cache."""
@@ -169,7 +170,10 @@ def refuse_own_input(corpus: str, output: Path) -> None:
 
 
 def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
-    """Return the devices to parse on, ``["cpu"]`` or GPUs. Raises UserError if one does not exist."""
+    """Return the devices that workers take in turn, ``["cpu"]`` or GPUs; on a cluster its kind of device.
+
+    Raises UserError if there is no such device.
+    """
     if on_cluster:  # which has its own devices
         return ["cuda" if device.startswith("cuda") else "cpu"]
     # Linux shows a GPU's driver as a file, which is found sooner than torch is imported (two seconds).

@@ -34,7 +34,7 @@ def write_rows(
         path: the file.
         identity: JSON values that decide the rows.
         count: the number of rows; up to :data:`PIECE` rows are computed and written at once.
-        rows_of: computes the rows from ``first`` to ``stop`` (excluded); other types are converted to float32.
+        rows_of: computes the rows from ``first`` to ``stop`` (excluded), converted to float32.
     """
     import numpy as np
 

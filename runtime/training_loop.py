@@ -202,7 +202,7 @@ class TrainingLoop(Generic[AnyJob, AnyBatch]):
 
     @contextlib.contextmanager
     def _random_state_of_run(self) -> Iterator[None]:
-        """Let torch's generators continue as the run left them, and restore the caller's states at the end."""
+        """Continue with the run's random state of torch, and restore the caller's at the end."""
         devices = {p.device for p in self.state.module.parameters() if p.is_cuda}
         with torch.random.fork_rng([*devices]):
             if self._random_state is not None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from parsing import costs
-from parsing.run import ParseConfig, cli, main, refuse_own_input
+from parsing.run import ParseConfig, cli, main, parsing_devices, refuse_own_input
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from tests.parsing.pipeline.toy_parsers import load_toys, odd_sentences, write_cache
@@ -67,6 +67,16 @@ def test_a_stream_is_parsed_like_a_file(source: str, tmp_path: Path, monkeypatch
     assert json.loads((stream.folder / "config.json").read_text())["corpus"] == source
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
     assert "holds no sentences" in refusal(cli, "-", "--dry-run")
+
+
+def test_the_gpus_of_a_machine_are_used_if_the_user_asks(monkeypatch) -> None:
+    monkeypatch.setattr(os.path, "exists", lambda path: path == "/dev/nvidiactl")
+    monkeypatch.setattr("runtime.device.pick_device", lambda name: SimpleNamespace(type="cuda"))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    for name in ("auto", "cuda"):
+        assert parsing_devices(name, on_cluster=False) == ["cuda:0", "cuda:1"]
+    assert parsing_devices(ParseConfig(corpus="books").device, on_cluster=False) == ["cpu"]
+    assert [parsing_devices(name, on_cluster=True) for name in ("auto", "cuda")] == [["cpu"], ["cuda"]]
 
 
 def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch) -> None:
