@@ -71,8 +71,15 @@ class MultiViewEncoder:
         vectors = encoder.encode(["The doctor praised her.", "She was praised by the doctor."])
         cosines = encoder.similarity(vectors, vectors)
 
-    Use :meth:`load` to make one. The constructor takes a model in memory, the encoder's ``name`` in messages,
-    and arguments of :meth:`load`.
+    Use :meth:`load` to make one.
+
+    Args:
+        model: a model in memory.
+        device: where vectors are computed.
+        name: the encoder's name in messages.
+        structure: λ, the share of structure in the cosines of :meth:`encode`, from 0 to 1.
+        structure_size: the size of a structure vector, 128, 256, 512 or 1,024.
+        max_length: the number of words that are read of a text.
     """
 
     pretokenized = True
@@ -341,7 +348,9 @@ class MultiViewEncoder:
         """Return the cosine of each row of ``first`` and the same row of ``second``, [n]; [D] is one row."""
         left, right = unit_vectors(first, second)
         if 1 not in (len(left), len(right)) and len(left) != len(right):
-            raise UserError(f"similarity_pairwise: {len(left)} vectors and {len(right)} are no pairs")
+            raise UserError(
+                f"similarity_pairwise: {len(left)} and {len(right)} vectors; give as many of both"
+            )
         return (left * right).sum(dim=1)
 
     def structure_vectors(self, inputs: Iterable[str | Tokens]) -> NDArray[np.float32]:
@@ -361,7 +370,14 @@ class MultiViewEncoder:
     ) -> Explanation:
         """Return the subtrees of two sentences that match best, by the cosine of their nodes' vectors.
 
-        The result prints as text. It has at most ``top`` matches of each view with trees, or of one ``view``.
+        The result prints as text.
+
+        Args:
+            a: the first sentence, a string or a list of words.
+            b: the second sentence.
+            view: the view whose nodes are compared; by default each view with trees.
+            top: the largest number of matches of a view.
+
         Raises UserError if the view is unknown or has no trees, or if a sentence is too long for the parsers.
         """
         with loading():

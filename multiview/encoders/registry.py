@@ -52,8 +52,14 @@ _class_of_view: dict[str, type[ViewEncoder]] = {}
 class ViewEncoder(nn.Module, ABC):
     """A view: an encoder that reads the word vectors and trees of a batch, and returns a vector per sentence.
 
-    Subclasses set ``requires`` and implement ``plan`` and ``states``. ``dim`` is D. The parameters do not
-    depend on the engine.
+    Subclasses set ``requires`` and implement ``plan`` and ``states``. The parameters do not depend on the
+    engine.
+
+    Args:
+        word_dim: the size of a word vector.
+        dim: D, the size of the state of a node.
+        engine: what computes the states, one of :data:`ENGINES`.
+        forget_bias: the first value of the biases of forget gates.
     """
 
     name: ClassVar[str]

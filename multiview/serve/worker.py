@@ -114,6 +114,13 @@ def open_models(model: str, index: Path | None, judge_name: str, max_length: int
     """Open this process's models, and compute something once so that the first request is not slower.
 
     If something fails, :func:`ready` raises it.
+
+    Args:
+        model: the model folder, or ``builtin``.
+        index: the text whose sentences are searched, or None.
+        judge_name: the judge, as in :meth:`multiview.judge.Judge.load`.
+        max_length: the largest number of words of a text.
+        max_inputs: the largest number of sentences of a text.
     """
     import torch
 

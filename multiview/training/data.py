@@ -199,7 +199,12 @@ class Split:
 def cut_span(first: int, stop: int, batch: int, offset: int = 0, *, shortest: int = 0) -> list[SentenceRange]:
     """Cut a range of sentences at ``first + offset + k * batch`` for k = 0, 1, ...; return the pieces.
 
-    Pieces of fewer than ``shortest`` sentences, by default half of ``batch``, are dropped.
+    Args:
+        first: the first sentence of the range.
+        stop: one past its last sentence.
+        batch: the number of sentences of a piece, except for those at the ends.
+        offset: the number of sentences before the first cut.
+        shortest: smaller pieces are dropped; by default half of ``batch``.
     """
     edges = [first, *range(first + offset, stop, batch), stop]
     shortest = shortest or max(batch // 2, 2)

@@ -227,6 +227,13 @@ def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -
 
     In each outer fold a regulariser is chosen by cross-validation on the train rows (the inner folds). Then a
     classifier with this regulariser is trained on the train rows, and the test rows are scored.
+
+    Args:
+        x: the features of all rows, [n, D].
+        y: their classes, [n], from 0.
+        classes: the number of classes.
+        protocol: how classifiers are trained.
+        seed: the seed of the classifiers.
     """
     rows = np.arange(len(y))
     outer_folds = stratified_folds(rows, y, protocol.kfold, BINARY_FOLD_SEED)
@@ -252,7 +259,10 @@ def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -
 def kfold(
     x: Float, y: Int, train: Int, test: Int, classes: int, protocol: Protocol, seed: int
 ) -> Classification:
-    """Choose a regulariser by cross-validation on the train rows, train with it, and score the test rows."""
+    """Choose a regulariser by cross-validation on the train rows, train with it, and score the test rows.
+
+    The arguments are those of :func:`inner_kfold`, and the indices of the rows of each part.
+    """
     backend = _backend(x, y, classes, protocol, seed, SKLEARN_INVERSES_KFOLD)
     dev_scores = _means(backend.search(stratified_folds(train, y, protocol.kfold, seed)))
     [predictions] = backend.refit([(train, test)], [int(np.argmax(dev_scores))])
@@ -276,7 +286,8 @@ def fixed_split(
 ) -> Classification:
     """Choose a regulariser on the development rows, which also stop the training, and score the test rows.
 
-    With ``nominal`` (SNLI) there is one regulariser, which is too weak to have an effect.
+    The arguments are those of :func:`inner_kfold`, and the indices of the rows of each part. With ``nominal``
+    (SNLI) there is one regulariser, which is too weak to have an effect.
     """
     if nominal:
         backend = _backend(x, y, classes, protocol, seed, [NOMINAL_INVERSE], [NOMINAL_L2])

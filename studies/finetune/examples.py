@@ -111,9 +111,13 @@ def hold_out(
 ) -> tuple[Examples, Examples]:
     """Return training rows and held-out rows, divided by a hash of their first texts.
 
-    If rows are added to a file, the others stay where they are. Rows with the same first text are on one
-    side; with ``both_sides`` rows with the same two texts in either order are. Another ``salt`` divides the
-    rows in another way.
+    If rows are added to a file, the others stay where they are. Rows with the same first text are together.
+
+    Args:
+        rows: all rows.
+        fraction: the share of rows that is held out, from 0 to 1.
+        salt: is hashed with each text; another one divides the rows in another way.
+        both_sides: whether rows with the same two texts, in either order, are together instead.
     """
     keys = [normalise(text) for text in rows.first]
     if both_sides:

@@ -171,6 +171,15 @@ def train_scorer(
 
     There is a score before training and one after each pass. The weights with the best score are kept, also
     if they are those before training. Raises UserError if the loss is not finite.
+
+    Args:
+        scorer: the scorer.
+        train: questions to learn from.
+        dev: questions on which the best weights are chosen.
+        epochs: the number of passes.
+        learning_rate: of AdamW.
+        margin: of the ranking loss.
+        seed: of the order of the pairs and of the irrelevant passages.
     """
     generator = np.random.default_rng(seed)
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=learning_rate, weight_decay=0.01)
