@@ -87,9 +87,9 @@ class ParseConfig:
     ray: str | None = None
     """Work on a Ray cluster: its address (auto, host:port), or local, which starts one on this machine."""
     device: str = "cpu"
-    """Where sentences are encoded and scored: cpu, cuda (all GPUs of this machine or cluster), cuda:N, or auto
-    (the GPUs of this machine if there are any). Trees of a GPU may differ in rare cases, so they make another
-    cache. Never run on a GPU."""
+    """Where sentences are encoded and scored: cpu, cuda (all GPUs of this machine or cluster), cuda:N, or
+    auto (the GPUs of this machine if there are any). Trees of a GPU may differ in rare cases, so they make
+    another cache. Never run on a GPU."""
     products: Literal["float32", "int8"] = "float32"
     """How a CPU multiplies by the weights; int8 is faster. Its trees differ in rare cases, so they make
     another cache."""

@@ -42,7 +42,7 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
     UserError if there is no such device.
     """
     if not isinstance(device, str | int | torch.device | None):
-        raise UserError(f"device {device!r:.60} cannot be used: it is no name of one")
+        raise UserError(f"device {device!r:.60} is not the name of a device; give cpu, cuda or cuda:N")
     if device is None or device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and local_rank:
@@ -56,7 +56,7 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
         return torch_device
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:  # Assertion: without CUDA
         reason = str(error).splitlines()[0]
-        raise UserError(f"device {str(device)!r} cannot be used ({reason}); --device takes another") from None
+        raise UserError(f"device {str(device)!r} cannot be used ({reason}); give another") from None
 
 
 def to_host(tensor: Tensor) -> Callable[[], NDArray[np.generic]]:

@@ -49,7 +49,7 @@ def products_in(kind: ProductKind | None) -> Iterator[None]:
     ``int8`` takes effect in inference mode on a CPU only. Raises UserError if the kind is unknown.
     """
     if kind not in (None, "int8", "float32"):
-        raise UserError(f"products={kind!r:.40}: int8 or float32")
+        raise UserError(f"products={kind!r:.40}: must be int8 or float32")
     token = _kind.set(kind or _kind.get())
     try:
         yield

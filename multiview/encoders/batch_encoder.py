@@ -90,5 +90,7 @@ def unit_vectors(first: ArrayOrTensor, second: ArrayOrTensor) -> tuple[Tensor, T
     left = read_vectors(first, "similarity")
     right = read_vectors(second, "similarity")
     if left.shape[1] != right.shape[1]:
-        raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
+        raise UserError(
+            f"similarity: vectors of {left.shape[1]} and of {right.shape[1]} numbers; give one size"
+        )
     return normalize_rows(left), normalize_rows(right).to(left.device)

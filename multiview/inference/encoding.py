@@ -90,7 +90,7 @@ class EncodeOptions:
         for name, value in arguments.items():
             neutral_values = [(type(neutral), neutral) for neutral in NEUTRAL_ARGUMENTS.get(name, ())]
             if name not in names and (type(value), value) not in neutral_values:
-                raise UserError(f"encode: {name}={value!r} has no meaning for this model")
+                raise UserError(f"encode: {name}={value!r} has no meaning for this model; leave it out")
         return cls(**{name: value for name, value in arguments.items() if name in names})
 
 

@@ -73,8 +73,9 @@ def choose_threshold(score_n: Floats, is_same_n: Flags, precision: float) -> Thr
     needed = int(np.ceil(np.log(1 - CONFIDENCE) / np.log(precision)))
     if best < precision:
         raise UserError(
-            f"judge.choose_threshold: {most} pairs that say the same, in a half, show {100 * best:.1f} % at "
-            f"best, without a false hit; {100 * precision:g} % takes {needed}"
+            f"judge.choose_threshold: a half of the pairs has {most} that say the same, which can show a "
+            f"precision of {100 * best:.1f} % at most; give pairs with {needed} in each half to show "
+            f"{100 * precision:g} %"
         )
     for confidence in CHOOSING_CONFIDENCES:
         is_shown_T = upper_bound(false_T, accepted_T, confidence) <= allowed
@@ -82,7 +83,8 @@ def choose_threshold(score_n: Floats, is_same_n: Flags, precision: float) -> Thr
             break
     else:
         raise UserError(
-            f"judge.choose_threshold: no threshold shows {100 * precision:g} % on the half it is chosen on"
+            f"judge.choose_threshold: no threshold shows a precision of {100 * precision:g} % on the half of "
+            "the pairs that it is chosen on; ask for a lower precision, or give more pairs"
         )
     threshold = float(threshold_T[np.flatnonzero(is_shown_T)[-1]])
     is_accepted_n, is_same_n = score_n[~half_n] >= threshold, is_same_n[~half_n]
@@ -90,9 +92,9 @@ def choose_threshold(score_n: Floats, is_same_n: Flags, precision: float) -> Thr
     bound = float(upper_bound(false_hits, accepted))
     if bound > allowed:
         raise UserError(
-            f"judge.choose_threshold: from {threshold:.4f} on, chosen on one half, the other has "
-            f"{false_hits} false of {accepted} hits, which show {100 * (1 - bound):.1f} %, not "
-            f"{100 * precision:g} %"
+            f"judge.choose_threshold: the threshold {threshold:.4f}, chosen on one half of the pairs, has "
+            f"{false_hits} false of {accepted} hits on the other, which shows a precision of "
+            f"{100 * (1 - bound):.1f} %, not {100 * precision:g} %; ask for less, or give more pairs"
         )
     hit_rate = float((is_accepted_n & is_same_n).sum() / is_same_n.sum())
     return Threshold(threshold, hit_rate, bound, accepted, false_hits)

@@ -253,9 +253,9 @@ class Weights:
         record = {"feature_names" if key == NAMES_KEY else key: value for key, value in record.items()}
         weights = config_from_json(cls, record, where=path)
         if weights.feature_names != [*cls.required_features]:
-            raise UserError(f"{path}: not the features that a judge reads of a pair; fit it anew")
+            raise UserError(f"{path}: was fitted to other features of pairs than these; fit it anew")
         if weights.tables != digest_of_tables():
-            raise UserError(f"{path}: fitted on other opposites or classes of words than these; fit it anew")
+            raise UserError(f"{path}: was fitted with other tables of opposites or word classes; fit it anew")
         sizes = [len(weights.mean), len(weights.deviation), len(weights.weight)]
         if sizes != [count, count, 1 + count + count * (count + 1) // 2]:
             raise UserError(f"{path}: its weights do not fit its features; fit it anew")

@@ -62,7 +62,9 @@ def main(config: ServeConfig) -> None:
         listening = socket.create_server((config.host, config.port), family=family, backlog=settings.backlog)
     except OSError as error:
         address = f"--host {config.host} --port {config.port}"
-        raise UserError(f"{address}: cannot be listened at ({error.strerror})") from None
+        raise UserError(
+            f"{address}: the server cannot listen there ({error.strerror}); give another"
+        ) from None
     # Without this, answers on connections that asyncio accepts wait for an acknowledgement (40 ms).
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     logging.getLogger("multiview.serve").info("listening at %s port %s", config.host, config.port)

@@ -38,14 +38,14 @@ STRUCTURE_BATCH = 512
 def check_share(structure: float) -> float:
     """Return λ, the share of structure in a cosine. Raises UserError if it is no number from 0 to 1."""
     if not isinstance(structure, Real) or isinstance(structure, bool) or not 0 <= structure <= 1:
-        raise UserError(f"structure={structure!r:.40}: a share from 0 to 1")
+        raise UserError(f"structure={structure!r:.40}: must be a share from 0 to 1")
     return float(structure)
 
 
 def check_structure_size(size: object) -> int:
     """Return S, the size of structure. Raises UserError if it is none of :data:`STRUCTURE_SIZES`."""
     if not isinstance(size, Integral) or size not in STRUCTURE_SIZES:
-        raise UserError(f"structure_size={size!r:.40}: one of {', '.join(map(str, STRUCTURE_SIZES))}")
+        raise UserError(f"structure_size={size!r:.40}: must be one of {', '.join(map(str, STRUCTURE_SIZES))}")
     return int(size)
 
 

@@ -108,12 +108,14 @@ class Moments:
         """
         x_D, y_T, xx_DD, xy_DT = self._means()
         if dim > len(y_T):
-            raise UserError(f"a read-out of {dim} numbers: the teacher has {len(y_T)}")
+            raise UserError(
+                f"a read-out cannot have {dim} numbers: the teacher has {len(y_T)}; ask for fewer"
+            )
         xx_DD -= np.outer(x_D, x_D)
         xy_DT -= np.outer(x_D, x_D if self.of_neighbours else y_T)
         variance = float(np.trace(xx_DD)) / len(x_D)
         if variance <= 1e-12 * float(np.mean(x_D**2)):  # zero, up to rounding
-            raise UserError("a read-out: the views give every sentence the same vector")
+            raise UserError("no read-out can be fitted: the views give every sentence the same vector")
         xx_DD[np.diag_indices_from(xx_DD)] += strength * variance
         if self.of_neighbours:
             largest = [len(x_D) - dim, len(x_D) - 1]

@@ -55,7 +55,8 @@ class MultiViewNetwork(ViewStack):
         for view in (self.encoder_list[position] for position in positions):
             if view.width != width:
                 raise UserError(
-                    f"view {view.name!r}: is {view.width} wide, the views that it is compared with {width}"
+                    f"view {view.name!r}: has {view.width} numbers, and the views that it is contrasted with "
+                    f"have {width}; give views of one width"
                 )
         return positions
 

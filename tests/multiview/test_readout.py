@@ -57,7 +57,7 @@ def test_the_closed_form_is_ridge_regression(strength: float) -> None:
     cut = moments.fit(strength, dim=2)
     torch.testing.assert_close(cut.weight, readout.weight[:2])
     torch.testing.assert_close(readout(torch.from_numpy(x), 2), cut(torch.from_numpy(x)))
-    with pytest.raises(UserError, match="5 numbers: the teacher has 4"):
+    with pytest.raises(UserError, match="cannot have 5 numbers: the teacher has 4; ask for fewer"):
         moments.fit(strength, dim=5)
 
 

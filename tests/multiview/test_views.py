@@ -155,5 +155,7 @@ def test_a_view_of_the_wrong_width_is_named(weightless: bool, toy_trees, tmp_pat
     assert encoder.encode(None, trees=cache).shape[1] == 9
     config = changed(TINY, trees=toy_trees, output=tmp_path, name="m", views="seq,wide")
     if not weightless:
-        with pytest.raises(UserError, match=r"view 'wide': is 9 wide, the views that it is compared with 8"):
+        with pytest.raises(
+            UserError, match=r"view 'wide': has 9 numbers, and the views .* have 8; give views of one width"
+        ):
             main(config)

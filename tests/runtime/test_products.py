@@ -87,5 +87,5 @@ def test_the_choice_follows_processor_type_and_mode(monkeypatch, has_avx512: boo
                 assert type(products_for(x)) is plain
     with torch.inference_mode():
         assert type(products_for(x)) is plain
-    with pytest.raises(UserError, match=r"^products='int4': int8 or float32$"), products_in("int4"):
+    with pytest.raises(UserError, match=r"^products='int4': must be int8 or float32$"), products_in("int4"):
         pass

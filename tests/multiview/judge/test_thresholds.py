@@ -44,12 +44,15 @@ def test_a_threshold_is_chosen_on_one_half_and_counted_on_the_other() -> None:
 
 
 def test_what_the_pairs_cannot_show_is_refused() -> None:
-    with pytest.raises(UserError, match=r"show 9\d\.\d % at best, without a false hit; 99 % takes 299"):
+    with pytest.raises(
+        UserError,
+        match=r"show a precision of 9\d\.\d % at most; give pairs with 299 in each half to show 99 %",
+    ):
         choose_threshold(*scored(400), 0.99)
-    with pytest.raises(UserError, match=r"no threshold shows 99 %"):
+    with pytest.raises(UserError, match=r"no threshold shows a precision of 99 %"):
         choose_threshold(*scored(4000, errors=400), 0.99)
     score, is_same = scored(4000)
     other = np.flatnonzero(np.random.default_rng(0).permutation(4000) % 2 == 1)
     is_same[other[score[other] > 0.9]] = False
-    with pytest.raises(UserError, match=r"the other has \d+ false of \d+ hits, which show"):
+    with pytest.raises(UserError, match=r"has \d+ false of \d+ hits on the other, which shows"):
         choose_threshold(score, is_same, 0.99)

@@ -197,7 +197,7 @@ def test_a_port_that_is_taken_is_one_line(monkeypatch: pytest.MonkeyPatch, capsy
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert cli(["--port", port]) == 2
-    assert f"--port {port}: cannot be listened at (" in capsys.readouterr().err
+    assert f"--port {port}: the server cannot listen there (" in capsys.readouterr().err
 
 
 def test_answers_do_not_wait_for_acknowledgements(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def test_structure_has_four_sizes(packaged_encoder: MultiViewEncoder, tmp_path) 
     small.save(tmp_path / "small")
     assert MultiViewEncoder.load(tmp_path / "small", "cpu").structure_size == 128
     for size in (100, 128.0):
-        with pytest.raises(UserError, match=f"structure_size={size}: one of 128, 256, 512, 1024"):
+        with pytest.raises(UserError, match=f"structure_size={size}: must be one of 128, 256, 512, 1024"):
             with_structure(packaged_encoder, structure_size=size)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"with_structure: source: a str .* is no MultiViewEncoder"):
         with_structure(packaged_encoder, source="builtin")
