@@ -71,15 +71,8 @@ class MultiViewEncoder:
         vectors = encoder.encode(["The doctor praised her.", "She was praised by the doctor."])
         cosines = encoder.similarity(vectors, vectors)
 
-    Use :meth:`load` to make one.
-
-    Args:
-        model: a model in memory.
-        device: where vectors are computed.
-        name: the encoder's name in messages.
-        structure: λ, the share of structure in the cosines of :meth:`encode`, from 0 to 1.
-        structure_size: the size of a structure vector, 128, 256, 512 or 1,024.
-        max_length: the number of words that are read of a text.
+    Use :meth:`load` to make one. The constructor takes a model in memory, the encoder's ``name`` in messages,
+    and arguments of :meth:`load`.
     """
 
     pretokenized = True
@@ -370,14 +363,7 @@ class MultiViewEncoder:
     ) -> Explanation:
         """Return the subtrees of two sentences that match best, by the cosine of their nodes' vectors.
 
-        The result prints as text.
-
-        Args:
-            a: the first sentence, a string or a list of words.
-            b: the second sentence.
-            view: the view whose nodes are compared; by default each view with trees.
-            top: the largest number of matches of a view.
-
+        The result prints as text. It has at most ``top`` matches of each view with trees, or of one ``view``.
         Raises UserError if the view is unknown or has no trees, or if a sentence is too long for the parsers.
         """
         with loading():
