@@ -167,5 +167,5 @@ def test_a_threshold_is_kept_in_the_judges_file(tmp_path: Path, monkeypatch) -> 
             own.choose_threshold(TWO, [1, 0], precision=precision)
     with pytest.raises(UserError, match="both must occur"):
         own.choose_threshold([SAME], [1])
-    with pytest.raises(UserError, match=r"[01] pairs that say the same"):
+    with pytest.raises(UserError, match=r"has [01] that say the same"):
         own.choose_threshold([SAME] * 2000, [1] + [0] * 1999)
