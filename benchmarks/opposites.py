@@ -31,6 +31,7 @@ from benchmarks.structure import print_table, score_with_interval
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
 from multiview.judge import FEATURES, Judge
+from multiview.judge.certain import Limits
 from multiview.judge.pair_reading import read_features
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import open_encoder
@@ -207,9 +208,13 @@ def read_values(
     encoder = MultiViewEncoder.load("builtin", "cpu")
     source = TextSource.of(encoder)
     pairs = [pair for pair_set in sets.values() for pair in pair_set.texts]
-    _, features = read_features(pairs, source, trees=trees)
+    comparison, features_nF = read_features(pairs, source, trees=trees)
+    limits = Limits.of(pairs, comparison)
     ends = np.cumsum([len(pair_set.texts) for pair_set in sets.values()])[:-1]
-    features_by_set = dict(zip(sets, np.split(features, ends), strict=True))
+
+    def by_set(values: Any) -> Values:
+        return dict(zip(sets, np.split(values, ends), strict=True))
+
     texts = texts_of(sets)
     meanings = {"builtin": cosines_by(sets, encoder.with_options(structure=0).encode(texts))}
     structure = cosines_by(sets, encoder.structure_vectors(texts))
@@ -231,11 +236,8 @@ def read_values(
     scorers: dict[str, Values] = {}
     for name in ("pairs", "pairs-with-mrpc"):
         weights = Judge.load(name, source=source).weights
-        scorers[f"judge {name}"] = {
-            part: weights.probabilities(part_nF) for part, part_nF in features_by_set.items()
-        }
-    index = list(FEATURES).index("every word")
-    scorers["words in common"] = {part: part_nF[:, index] for part, part_nF in features_by_set.items()}
+        scorers[f"judge {name}"] = by_set(limits.limit(weights.probabilities(features_nF)))
+    scorers["words in common"] = by_set(features_nF[:, list(FEATURES).index("every word")])
     names = [f"{name}, share 0.0" for name in meanings]
     for name in (*names, "structure alone", "builtin, share 0.15"):
         scorers[name] = vectors[name]
