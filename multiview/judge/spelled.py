@@ -41,6 +41,7 @@ _HALVES = [
             rf"\b(for|after|within|takes?|took|lasts?|lasted|waits?|waited) (?:an?|one) (?={_UNITS})",
             r"\1 1 ",
         ),
+        (r"\bin (?:an?|one) (?=(?:hour|minute|week)\b)", "in 1 "),
     )
 ]
 

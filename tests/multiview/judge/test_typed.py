@@ -47,6 +47,7 @@ TYPED = [
             "5000 grams, 5 grams, 20 percent, 2.5 percent, 1022000 electronvolts",
         ),
         ("Wait 90 minutes.", "Wait 5400 seconds."),
+        ("In one week, in an hour, in a day.", "in 604800 seconds, in 3600 seconds, in a day."),
         ("Wait 48 hours, 2 days.", "Wait 172800 seconds, 172800 seconds."),
         ("Come at 7 p.m. Or at 7:05 AM.", "Come at 19:00. Or at 07:05."),
         ("12 am, 12 pm, noon, 9:00, 13 pm", "00:00, 12:00, 12:00, 09:00, 13 pm"),
