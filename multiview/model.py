@@ -341,9 +341,7 @@ class MultiViewEncoder:
         """Return the cosine of each row of ``first`` and the same row of ``second``, [n]; [D] is one row."""
         left, right = unit_vectors(first, second)
         if 1 not in (len(left), len(right)) and len(left) != len(right):
-            raise UserError(
-                f"similarity_pairwise: {len(left)} and {len(right)} vectors; give as many of both"
-            )
+            raise UserError(f"similarity_pairwise: {len(left)} and {len(right)} vectors make no pairs")
         return (left * right).sum(dim=1)
 
     def structure_vectors(self, inputs: Iterable[str | Tokens]) -> NDArray[np.float32]:
