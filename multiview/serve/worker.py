@@ -118,7 +118,7 @@ def open_models(model: str, index: Path | None, judge_name: str, max_length: int
     Args:
         model: the model folder, or ``builtin``.
         index: the text whose sentences are searched, or None.
-        judge_name: the judge, as in :meth:`multiview.judge.Judge.load`.
+        judge_name: the judge, as in :meth:`multiview.judge.judge.Judge.load`.
         max_length: the largest number of words of a text.
         max_inputs: the largest number of sentences of a text.
     """
