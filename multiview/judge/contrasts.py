@@ -133,7 +133,7 @@ def _differences(first: _Reading, second: _Reading) -> Iterator[Difference]:
     marks_a, marks_b = _with_past(first, second), _with_past(second, first)
     for kind in dict.fromkeys((*marks_a, *marks_b)):
         own, others = marks_a.get(kind, []), marks_b.get(kind, [])
-        if _says_little(kind, first):
+        if _says_little(kind, first) or _says_little(kind, second):
             continue
         if len(own) == len(others):
             is_contrast = [value for value, _ in own] != [value for value, _ in others]

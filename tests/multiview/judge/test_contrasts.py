@@ -27,6 +27,7 @@ SAME = [
     ("Who called Tom?", "Who has called Tom?"),
     ("Turn on the light.", "Turn the light on."),
     ("It comes with no milk and sugar.", "It comes with no milk or sugar."),
+    ("It comes with no milk and sugar.", "It comes with milk or sugar."),
     ("Does it run on Linux and Windows?", "Does it run on Linux or Windows?"),
     ("I have a car.", "I will have a car."),
     ("It is closed.", "It will be closed."),
