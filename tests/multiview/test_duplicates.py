@@ -134,7 +134,7 @@ def test_every_door_takes_a_judge_of_ones_own_with_its_threshold(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     strict = Judge(judge.weights, source=judge.source)
-    pair = ("How can I enable 2FA?", "How do I enable 2FA?")
+    pair = ("How do I turn on 2FA?", "How do I enable 2FA?")
     assert strict(*pair).same and duplicates(pair, judge=strict) == [[0, 1]]
     about = {**strict.weights.about, "threshold": {"threshold": 0.9999}}
     strict.weights = replace(strict.weights, about=about)
