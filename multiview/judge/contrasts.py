@@ -27,8 +27,8 @@ values contrast; a value is a list of phrases that mean the same. The last colum
 """
 MAX_CHARACTERS = 2000
 """Longer texts are not read, because nearly all of them differ in more than one thing."""
-MAX_FURTHER_WORDS = 6
-"""The largest difference in words between two texts that may differ by one phrase."""
+MAX_OTHER_WORDS = 12
+"""The most words that only one of two texts has; texts with more are not read, which takes longer."""
 _WORD = re.compile(r"\w+?(?=n't\b)|n't|'\w+|\w+(?:[-.:,/@]\w+)*|[<>=!]+|[^\w\s'.,;:!?\"()]")
 _SPELLINGS = {"n't": "not", "wo": "will", "ca": "can", "sha": "shall", "'ll": "will", "'ve": "have"}
 _PRESENT = {"am", "is", "are", "be", "being", "'m", "'re", "'s"}
@@ -115,7 +115,9 @@ def contrasts_of(a: str, b: str) -> Sequence[Difference]:
     statement, and a question for who does something against one for whom it is done to (who called Tom? |
     who did Tom call?).
     """
-    if max(len(a), len(b)) > MAX_CHARACTERS or abs(a.count(" ") - b.count(" ")) > MAX_FURTHER_WORDS:
+    if max(len(a), len(b)) > MAX_CHARACTERS:
+        return []
+    if len({*a.lower().split()} ^ {*b.lower().split()}) > MAX_OTHER_WORDS:
         return []
     first, second = _read(a), _read(b)
     if not (first.words and second.words):
