@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from corpora.sentences import describe_value, read_elements, read_sentences
+from corpora.sentences import read_sentences
 from multiview.encoders.batch_encoder import (
     ArrayOrTensor,
     annotations_of,
@@ -36,7 +36,8 @@ from multiview.encoders.batch_encoder import (
     view_positions,
 )
 from multiview.encoders.meaning import Readout, sample_ranges
-from multiview.encoders.registry import ViewStack, fields_of, table_indices
+from multiview.encoders.registry import ViewStack, fields_of
+from multiview.encoders.untrained import untrained_views
 from multiview.folder.files import (
     Model,
     load_model,
@@ -47,14 +48,13 @@ from multiview.folder.files import (
 )
 from multiview.folder.reading import MAX_LENGTH, SentenceReader, TextSource, Tokens
 from multiview.inference.encoding import ENCODE_BATCH, EncodeOptions, EncodingJob, vectors_of
-from multiview.model_config import EncoderConfig, InitRule, VectorKind
+from multiview.model_config import InitRule, VectorKind
 from multiview.structure.joining import check_share, check_structure_size, structure_vectors
 from multiview.words.table import WordTable
 from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.names import absolute_name
 from parsing.trees.batch import Batch
-from runtime.cli import config_from_json
-from runtime.device import build_in_float32, pick_device, torch_threads, with_torch_defaults
+from runtime.device import pick_device, torch_threads, with_torch_defaults
 from runtime.errors import UserError, check_count
 from runtime.files import lock_folder, path_of
 from runtime.products import ProductKind, products_in
@@ -173,21 +173,9 @@ class MultiViewEncoder:
 
         Raises UserError if an argument has none of the values above.
         """
-        if words is not None and not isinstance(words, WordTable):
-            raise UserError(f"untrained: words: {describe_value(words)} is no WordTable")
-        dim, word_dim = check_count(dim, "untrained: dim"), check_count(word_dim, "untrained: word_dim")
-        seed = check_count(seed, "untrained: seed", 0, 2**63 - 1)
-        values = {"dim": dim, "init": init, "relations": relations}
-        config = config_from_json(EncoderConfig, values, where="untrained")
-        views = read_elements(views.split(",") if isinstance(views, str) else views, "untrained", "views")
-        names = [str(view).strip() for view in views]
-        if not names:
-            raise UserError("untrained: views: names none")
-        table_count = 1 + max(table_indices(names), default=0)
-        with build_in_float32(seed):
-            table = words or WordTable.hashed(word_dim, views=table_count, seed=seed)
-            network = ViewStack(names, table, config)
-        return cls(Model(network), device=pick_device(device), name=f"random:{','.join(names)}")
+        dim = check_count(dim, "untrained: dim")
+        network = untrained_views(views, words, word_dim, seed, dim=dim, init=init, relations=relations)
+        return cls(Model(network), device=pick_device(device), name=f"random:{','.join(network.views)}")
 
     @property
     def device(self) -> torch.device:
@@ -373,11 +361,9 @@ class MultiViewEncoder:
             sentences = [self.reader.tokens(text) for text in read_sentences([a, b], "explain")]
             batch = self.reader.parse(sentences, self.requires_of(views))
             nodes = list(nodes_of(batch, self.network, view_positions(self.views, views)))
-            without_bar = {"show_progress_bar": False}
-            if views is not None:
-                sentence_vectors = {"": self.view_vectors(sentences, views, **without_bar)}
-            else:
-                sentence_vectors = {"": self.encode(sentences, show_progress_bar=False)}
+            kind: VectorKind = "meaning" if views is None else "raw"
+            options = EncodeOptions.of({"show_progress_bar": False})
+            sentence_vectors = {"": self._vectors(sentences, kind, views, options)}
             if self.structure and views is None:
                 meaning = self.with_options(structure=0)
                 sentence_vectors["meaning"] = meaning.encode(sentences, show_progress_bar=False)
