@@ -12,6 +12,7 @@ from multiview.judge.__main__ import JudgeConfig
 from multiview.judge.weights import THRESHOLD
 from multiview.names.options import ModelOptions
 from multiview.training.continued import loss_of
+from parsing.run import ParseConfig
 from runtime.files import read_json
 from senteval_runner.run import SentEvalConfig
 from tests.fixtures.processes import ROOT
@@ -62,6 +63,7 @@ STATED: dict[str, dict[str, tuple[Any, ...]]] = {
     "scaling.md": {
         "by default it looks into a {}": ({4: "quarter"}.get(search_index.CELLS_PER_PROBE),),
         "into segments, by default one for each process": (),
+        "the default is `{}`, because the command never ran on a GPU": (ParseConfig(corpus="books").device,),
     },
     "senteval.md": {"`--trees` (default `{}`)": (SentEvalConfig(models=("m",)).trees,)},
     "structure.md": {"A share of {}, the default": (read_json(BUILTIN)["structure"],)},
