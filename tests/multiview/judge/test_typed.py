@@ -4,7 +4,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.tables import read_table
@@ -92,12 +92,14 @@ def amounts(draw: st.DrawFn) -> str:
     return f"{number} {draw(st.sampled_from(UNITS))[draw(st.integers(0, 1))]}"
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.sampled_from(TYPED), amounts())))
 def test_a_text_in_one_form_stays_as_it_is(typed: list[str]) -> None:
     for text in (f"We saw {' and '.join(typed)}.", f"How can I see {', then '.join(typed)}, please?"):
         assert in_one_form(in_one_form(text)) == in_one_form(text)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(UNITS), st.integers(1, 10**18), st.integers(1, 10**18))
 def test_equal_amounts_and_no_others_get_one_form(
     units: tuple[str, str, int], number: int, other: int
@@ -108,6 +110,7 @@ def test_equal_amounts_and_no_others_get_one_form(
     assert (form == in_one_form(f"{other} {larger}")) == (number == other)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 23), st.integers(0, 59))
 def test_equal_times_get_one_form(hour: int, minute: int) -> None:
     half = "AM" if hour < 12 else "p.m."
