@@ -20,7 +20,7 @@ from multiview.search import semantic_search
 from multiview.search.collection import Collection
 from runtime.cli import Command, Count, configuration
 from runtime.files import read_array
-from runtime.large_arrays import PIECE, write_rows
+from runtime.large_arrays import write_rows
 from runtime.process import peak_memory
 
 TOP = 10
@@ -61,7 +61,7 @@ def main(config: SearchingConfig) -> None:
 
     with tempfile.TemporaryDirectory(dir=config.vectors.parent) as folder:
         path = Path(folder) / "rows.npy"
-        write_rows(path, {}, max(config.rows, PIECE + 1), rows_of)
+        write_rows(path, {}, config.rows, rows_of)
         row_ND = read_array(path, 2)
         seconds = {}
         began = time.process_time()

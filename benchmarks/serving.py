@@ -82,7 +82,7 @@ def memory_mb(server: Server) -> float:
     for pid in (server.process.pid, *server.workers()):
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
         total += int(text.partition("\nPss:")[2].split()[0])
-    return total / 1000
+    return total * 1024 / 1e6  # Linux counts in KiB
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ its vectors and Spearman's correlation of the cosines of all pairs of sentences;
 the nearest of 400 sentences is a neighbour.
 """
 
+import dataclasses
 import shlex
 import sys
 from pathlib import Path
@@ -92,12 +93,12 @@ def main(config: ReadoutConfig) -> None:
 
 
 def command_of(config: ReadoutConfig) -> str:
-    """Return the command line of this configuration."""
+    """Return the command line of this configuration, which any machine with the same plugins takes."""
     words = [config.model, str(config.trees)]
-    for name in ("teacher", "dim", "features", "strength", "structure", "output"):
-        value = getattr(config, name)
-        if value != getattr(ReadoutConfig, name, None):
-            words += [f"--{name}", str(value)]
+    for option in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, option.name)
+        if option.name not in ("model", "trees", "device") and value != option.default:
+            words += [f"--{option.name.replace('_', '-')}", str(value)]
     return f"python -m multiview.readout {shlex.join(words)}"
 
 

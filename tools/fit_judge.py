@@ -1,21 +1,24 @@
 """Fit the judges in the package (:mod:`multiview.judge`) and write their files.
 
-    python -m tools.fit_judge FOLDER [CACHE]
+    python -m tools.fit_judge FOLDER [--cache FOLDER]
 
 This writes two files to FOLDER: pairs.json, whose data may be used in production, and pairs-with-mrpc.json,
-for research alone. The rows are those of :mod:`tools.judge_rows`. CACHE, by default runs/judge, keeps the
-trees. MULTIVIEW_DATA is the folder of the real data.
+for research alone. The rows are those of :mod:`tools.judge_rows`. MULTIVIEW_DATA is the folder of the real
+data.
 """
 
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from tyro.conf import Positional, arg
 
 from multiview.folder.reading import TextSource
 from multiview.judge.pair_reading import read_features
 from multiview.judge.weights import Weights
+from runtime.cli import Command, configuration
 from tools import data_folder
 from tools.judge_rows import parsed, read_sides, texts_of
 
@@ -40,11 +43,22 @@ LICENCE = "Apache-2.0 AND CC-BY-4.0 AND LicenseRef-PAWS"
 """The licence of the data of pairs.json."""
 
 
-def main(folder: Path, cache: Path = CACHE) -> None:
+@configuration
+class FitJudgeConfig:
+    """Options of ``python -m tools.fit_judge``."""
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """Folder of the files."""
+    cache: Path = CACHE
+    """Folder where trees are kept."""
+
+
+def main(config: FitJudgeConfig) -> None:
     """Fit both judges, and write their files."""
+    folder = config.folder
     sides = read_sides(data_folder())
     source = TextSource.load("builtin", "cpu")
-    trees = parsed(texts_of(sides), cache)
+    trees = parsed(texts_of(sides), config.cache)
     sets = {name: [pair for row in rows for pair in row] for name, rows in sides.fitted.items()}
     pair_counts = Counter[str]()
     for name, pairs in sets.items():
@@ -72,5 +86,8 @@ def main(folder: Path, cache: Path = CACHE) -> None:
         weights.save(folder / f"{file}.json")
 
 
+cli = Command(FitJudgeConfig, main, "tools.fit_judge", "Fit the judges in the package.")
+
+
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    sys.exit(cli())

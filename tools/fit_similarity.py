@@ -1,6 +1,6 @@
 """Fit the weights of the judge's similarity in the package (:mod:`multiview.judge.similarity`).
 
-    python -m tools.fit_similarity FOLDER [CACHE]
+    python -m tools.fit_similarity FOLDER [--cache FOLDER]
 
 This writes two files to FOLDER: free.json, whose data may be used in production, and rated.json, for research
 alone. The weights are fitted to grades of pairs, from 0 (different) to 1 (the same):
@@ -10,8 +10,7 @@ alone. The weights are fitted to grades of pairs, from 0 (different) to 1 (the s
 - the grade of a pair made by rule is set in this file;
 - the grades of SICK and STS-B are people's ratings.
 
-CACHE, by default runs/similarity, keeps features and cosines. MULTIVIEW_DATA is the folder of the real data;
-MiniLM's package must be installed.
+MULTIVIEW_DATA is the folder of the real data; MiniLM's package must be installed.
 
 Legend of dimension suffixes: n pairs, F features of a pair.
 """
@@ -22,9 +21,10 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from tyro.conf import Positional, arg
 
 from corpora.tables import read_table
 from multiview.folder.reading import TextSource
@@ -33,6 +33,7 @@ from multiview.judge.similarity import SimilarityWeights, similarity_features
 from multiview.judge.weights import Floats
 from multiview.libraries.arrays import unit_rows
 from multiview.model import MultiViewEncoder
+from runtime.cli import Command, configuration
 from runtime.files import json_digest
 from tools import data_folder
 from tools.judge_rows import read_sides
@@ -184,9 +185,20 @@ def fit(sets: Sequence[Graded], strength: float, about: dict[str, Any] | None = 
     )
 
 
-def main(folder: Path, cache: Path = CACHE) -> None:
+@configuration
+class FitSimilarityConfig:
+    """Options of ``python -m tools.fit_similarity``."""
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """Folder of the files."""
+    cache: Path = CACHE
+    """Folder where features and cosines are kept."""
+
+
+def main(config: FitSimilarityConfig) -> None:
     """Fit both weights, and write their files."""
-    graded = read_graded(data_folder(), cache, TextSource.load("builtin", "cpu"))
+    folder = config.folder
+    graded = read_graded(data_folder(), config.cache, TextSource.load("builtin", "cpu"))
     for name, data, licence in (
         ("free", DATA, LICENCE),
         ("rated", DATA | RATED_DATA, f"{LICENCE} AND LicenseRef-STS-and-SICK"),
@@ -196,5 +208,8 @@ def main(folder: Path, cache: Path = CACHE) -> None:
         fit(graded[name], STRENGTHS[name], about).save(folder / f"{name}.json")
 
 
+cli = Command(FitSimilarityConfig, main, "tools.fit_similarity", "Fit the similarities in the package.")
+
+
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    sys.exit(cli())

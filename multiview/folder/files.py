@@ -151,6 +151,8 @@ def training_seconds(folder: Path) -> float | None:
         return None
     content = read_json(path)
     seconds: Any = content.get("seconds") if isinstance(content, dict) else None
+    if seconds is None:
+        return None
     if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:
         raise UserError(f"{path}: seconds {seconds!r:.60}: must be a number, at least 0")
     return float(seconds)
@@ -169,9 +171,7 @@ def copy_card(source: Path, target: Path) -> None:
     if readme.is_file() and not readme.is_symlink():  # a link could lead to any file of this machine
         with contextlib.suppress(UnicodeDecodeError):
             card = readme.read_bytes().decode("utf-8")
-    seconds = training_seconds(source)
-    if seconds is not None:
-        write_json(target / TIME, {"seconds": seconds})
+    write_json(target / TIME, {"seconds": training_seconds(source)})
     write_card(target, card)
 
 

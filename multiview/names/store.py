@@ -11,7 +11,7 @@ Legend of dimension suffixes: K vectors of a sentence (layers of an encoder; els
 
 import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +26,12 @@ from runtime.process import shared_lock
 
 KEEPING = shared_lock()
 """The lock that a thread holds while it adds vectors to a store."""
+
+
+def _key_of(tokens: Sequence[str]) -> str:
+    """Return the text under which the vectors of a token list are kept."""
+    # Tokens with spaces, as in a treebank, are no others than those that spaces separate.
+    return "\x1f".join(tokens) if any(" " in token for token in tokens) else text_of(tokens)
 
 
 def _digest(text: str) -> str:
@@ -154,15 +160,16 @@ class KeptEncoder(BaseEncoder):
         """
         if options or not len(sentences or ()) or any(isinstance(sentence, str) for sentence in sentences):
             return self.encoder.vectors(method, sentences, **options)
-        texts, store = [text_of(tokens) for tokens in sentences], self.store(method)
-        self._add(method, store.missing(texts), store)
+        texts, store = [_key_of(tokens) for tokens in sentences], self.store(method)
+        tokens_of = dict(zip(texts, sentences, strict=True))
+        self._add(method, {text: tokens_of[text] for text in store.missing(texts)}, store)
         blocks = [store.get(texts, column) for column in self.columns]
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
 
-    def _add(self, method: Method, texts: Sequence[str], store: VectorStore) -> None:
-        """Compute the vectors of texts and add them to the store, chunk by chunk."""
-        if texts:
+    def _add(self, method: Method, tokens_of: Mapping[str, Any], store: VectorStore) -> None:
+        """Compute the vectors of token lists and add them to the store under their texts, chunk by chunk."""
+        if tokens_of:
             _ = [member.stored_trees for member in self.members]  # parses now, before the progress bar below
-        for chunk in chunks(texts, f"encode {self.name}"):
-            vectors = self.encoder.vectors(method, [text.split(" ") for text in chunk])
+        for chunk in chunks([*tokens_of], f"encode {self.name}"):
+            vectors = self.encoder.vectors(method, [tokens_of[text] for text in chunk])
             store.add(chunk, check_vectors(vectors, chunk, self.name, store.dim, store.columns))

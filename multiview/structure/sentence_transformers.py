@@ -11,9 +11,10 @@ from typing import Any, Self
 import torch
 
 from corpora.sentences import read_sentences
-from multiview.folder.files import save_model
+from multiview.folder.files import model_folder, save_model
 from multiview.folder.reading import TextSource
 from multiview.libraries.arrays import report_in_one_line
+from multiview.model_config import BUILTIN
 from multiview.structure.joining import append_structure, check_share, check_structure_size
 from runtime.cli import Share, config_from_json, config_to_json, configuration
 from runtime.errors import UserError, extra
@@ -70,6 +71,8 @@ class StructureRecord:
     """λ, the share of structure in the cosine."""
     structure_size: int = 1024
     """The size of structure."""
+    has_source: bool
+    """Whether the folder has the model whose parsers and words are used, instead of ``builtin``."""
 
 
 class StructureModule(TextModule):
@@ -86,8 +89,7 @@ class StructureModule(TextModule):
         folder = current_folder(folder)
         path = folder / "structure.json"
         record = config_from_json(StructureRecord, read_json(path), where=path)
-        source_folder = folder / "source"
-        source_name = source_folder if source_folder.is_dir() else "builtin"
+        source_name = folder / "source" if record.has_source else BUILTIN
         source = TextSource.load(source_name, "cpu", check_structure_size(record.structure_size))
         with report_in_one_line(f"{folder / 'model'}: cannot be loaded"):
             model = SentenceTransformer(str(folder / "model"), trust_remote_code=trusts_code)
@@ -107,8 +109,11 @@ class StructureModule(TextModule):
         folder = Path(output_path)
         with lock_folder(folder, option="folder"), replace_folder(folder) as new_folder:
             self.model.save(str(new_folder / "model"))
-            if self.source.name != "builtin":
-                size = self.source.structure_size
+            size, has_source = (
+                self.source.structure_size,
+                self.source.folder != model_folder(BUILTIN).absolute(),
+            )
+            if has_source:
                 save_model(self.source.model, new_folder / "source", self.source.folder, structure_size=size)
-            record = StructureRecord(structure=self.structure, structure_size=self.source.structure_size)
+            record = StructureRecord(structure=self.structure, structure_size=size, has_source=has_source)
             write_json(new_folder / "structure.json", config_to_json(record))

@@ -12,6 +12,7 @@ Legend of dimension suffixes: W words, E vector size; in an expansion P pre-trai
 words, V views, E size of trained vectors, K shared words, U rows that are read.
 """
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -73,7 +74,8 @@ def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAUL
         )
     stat = path.stat()
     identity = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
-    read_pairs = _read_binary if stem(path).endswith(".bin") else _read_text
+    is_binary = stem(path).endswith(".bin")
+    read_pairs = functools.partial(_read_binary, limit=limit) if is_binary else _read_text
     # The digest of the path tells two files of the same name apart.
     folder = cache / f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     summary = f"the vectors of `{path.name}`"
@@ -164,12 +166,12 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
             raise UserError(f"{path}: {counts}; is it cut off?")
 
 
-def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
-    """Yield the words and vectors [E] of a file in word2vec's binary format."""
+def _read_binary(path: Path, limit: int) -> Iterator[tuple[str, Float]]:
+    """Yield the first words and vectors [E] of a file in word2vec's binary format."""
     with extra("vectors"):
         from gensim.models import KeyedVectors
     try:
-        vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, limit=DEFAULT_WORDS)
+        vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, limit=limit)
     except (OSError, ValueError, EOFError, MemoryError) as error:
         reason = str(error).splitlines()[0] if str(error) else "it is cut off"
         raise UserError(

@@ -51,6 +51,15 @@ def test_threads_share_an_encoder_and_its_store() -> None:
     np.testing.assert_allclose(np.concatenate(pairs), bag.encode(sentences), atol=1e-6)
 
 
+def test_tokens_with_spaces_are_other_tokens() -> None:
+    """As in a treebank."""
+    sentences = [["New York", "x"], ["New", "York", "x"], ["New", "York x"], []]
+    bag = RandomBag(6)
+    vectors = as_encoder(bag).encode(sentences)
+    np.testing.assert_allclose(vectors, RandomBag(6).encode([*sentences[:3], ["."]]), atol=1e-6)
+    assert len(np.unique(vectors, axis=0)) == 4
+
+
 def test_an_encoder_of_an_object_can_be_pickled_with_its_store() -> None:
     encoder, sentences = as_encoder(RandomBag(6)), [["a", "b"], ["c"]]
     for calls in ([2], [2]):  # before and after the first sentence

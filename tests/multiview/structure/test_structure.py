@@ -121,6 +121,7 @@ def test_numbers_stand_beside_who_has_them(packaged_encoder: MultiViewEncoder) -
 def test_a_structured_sentence_transformer_is_saved_and_loaded(tmp_path) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     from multiview.sentence_transformers import MultiViewModule
+    from multiview.structure.sentence_transformers import StructureModule
 
     encoder = MultiViewEncoder.load("builtin", "cpu", structure=0)
     plain = sentence_transformers.SentenceTransformer(modules=[MultiViewModule(encoder)])
@@ -134,6 +135,14 @@ def test_a_structured_sentence_transformer_is_saved_and_loaded(tmp_path) -> None
     np.testing.assert_allclose(
         vectors, encoder.with_options(structure=0.3).encode([ACTIVE, EXCHANGED]), atol=1e-5
     )
+    # A source of one's own is saved whatever its name, and is not that of another model saved there later.
+    encoder.save(tmp_path / "own" / "builtin")
+    own_source = MultiViewEncoder.load(tmp_path / "own" / "builtin", "cpu")
+    with_structure(plain, 0.3, own_source).save(str(tmp_path / "m"))
+    assert (tmp_path / "m" / "source" / "config.json").is_file()
+    assert StructureModule.open(tmp_path / "m", trusts_code=True).source.folder == tmp_path / "m" / "source"
+    model.save(str(tmp_path / "m"))
+    assert StructureModule.open(tmp_path / "m", trusts_code=True).source.name == "builtin"
 
 
 def test_sentence_transformers_tools_take_the_model(packaged_encoder: MultiViewEncoder) -> None:

@@ -6,6 +6,7 @@ import shutil
 import struct
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -53,6 +54,15 @@ def test_readers_agree(tmp_path: Path, name: str) -> None:
     assert isinstance(loaded.vectors, np.memmap) and loaded.dim == 2
     np.testing.assert_array_equal(loaded.vectors, VECTORS)
     assert load_word_vectors(tmp_path / name, tmp_path / "cache", limit=2).words == loaded.words[:2]
+
+
+def test_the_limit_holds_for_binary_files(tmp_path: Path) -> None:
+    reader = pytest.importorskip("gensim.models").KeyedVectors
+    (tmp_path / "v.bin").write_bytes(FORMATS["without.bin"])
+    name = "load_word2vec_format"
+    with patch.object(reader, name, wraps=getattr(reader, name)) as load:
+        assert load_word_vectors(tmp_path / "v.bin", tmp_path / "cache", limit=2).words == ["the", "New_York"]
+    assert load.call_args.kwargs["limit"] == 2
 
 
 @pytest.mark.parametrize(
