@@ -131,7 +131,7 @@ def _differences(first: _Reading, second: _Reading) -> Iterator[Difference]:
     """Yield the contrasts of two texts with the same bases."""
     if {first.is_question, second.is_question} == {True, False} and first.marks == second.marks:
         names = {True: "question", False: "statement"}
-        yield "missing", names[bool(first.is_question)], names[bool(second.is_question)]
+        yield "contrast", names[bool(first.is_question)], names[bool(second.is_question)]
     marks_a, marks_b = _with_past(first, second), _with_past(second, first)
     for kind in dict.fromkeys((*marks_a, *marks_b)):
         own, others = marks_a.get(kind, []), marks_b.get(kind, [])
@@ -142,7 +142,7 @@ def _differences(first: _Reading, second: _Reading) -> Iterator[Difference]:
         else:
             is_contrast = kind in _CONTRASTS_WITH_NONE and len(own + others) == 1
         if is_contrast:
-            yield "missing", _phrases_of(own), _phrases_of(others)
+            yield "contrast" if own and others else "missing", _phrases_of(own), _phrases_of(others)
 
 
 def _says_little(kind: str, reading: _Reading) -> bool:

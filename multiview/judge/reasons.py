@@ -12,7 +12,7 @@ from multiview.structure.poles import nearness
 from parsing.trees.role_rules import ROLES
 
 Positions = tuple[tuple[int, int], ...]
-ORDER = ("opposite", "negation", "roles", "number", "name", "missing", "agreeing")
+ORDER = ("opposite", "negation", "contrast", "roles", "number", "name", "missing", "agreeing")
 """The kinds of reasons, in the order in which they are shown: those that change the meaning most come first.
 
 The last kind, *agreeing*, is no difference: it names other words that say the same.

@@ -46,7 +46,11 @@ _HALVES = [
 ]
 
 
-_MARKS = {*_SPELLED, *_SCALES, "hundred", "dozen", "half", "quarter", "hour", "minute", "week", "day", "mile"}
+_MARKS = {*_SPELLED, *_SCALES, "hundred", "dozen", "half", "quarter"}
+_MARKS |= {"hour", "hr", "minute", "min", "week", "day", "mile", "kilo", "percent"}
+_MARKS |= {
+    f"{a}{b}" for a in ("", "milli", "centi", "kilo") for b in ("meter", "metre", "gram", "liter", "litre")
+}
 """A text without any of these words is not searched by patterns, which takes ten times as long."""
 
 

@@ -62,6 +62,7 @@ _NEGATED = "do|does|did|is|are|was|were|has|have|had|would|could|should|must|ca|
 _NEGATED += f"|{_NEGATED.title()}"
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in _MONTHS) + "|Sept"
 _EXACT = Context(prec=MAX_PREC)
+_HOUR = r"(\d(?<![\w:.,].)\d?)(?:[:.](\d\d))?"
 _ORDINAL = r"(\d(?<!\w.)\d?)(?:st|nd|rd|th)\b"
 
 
@@ -105,11 +106,11 @@ def _iso_date(match: re.Match[str]) -> str:
 
 
 def _clock_of_day(match: re.Match[str]) -> str:
-    hour, part = int(match[1]), match[2]
+    hour, minute, part = int(match[1]), int(match[2] or 0), match[3]
     # "12 in the evening" is left as it is: it means midnight, which no hour of the evening is.
-    if not 1 <= hour <= 12 or (hour == 12 and part == "evening"):
+    if not 1 <= hour <= 12 or minute > 59 or (hour == 12 and part == "evening"):
         return match[0]
-    return _on_24_hours(hour, 0, is_pm=part != "morning")
+    return _on_24_hours(hour, minute, is_pm=part != "morning")
 
 
 def _money(match: re.Match[str]) -> str:
@@ -132,8 +133,8 @@ _FORMS: tuple[tuple[str, str, Replacement], ...] = (
     (_NAMED, rf"\b((?:{_MONTH})\.?) {_ORDINAL}", r"\1 \2"),
     (_NAMED, rf"\b({_MONTH})\b\.?(?= \d)|(?<=\d )({_MONTH})\b", _month),
     ("Mon|Tue|Wed|Thu|Fri", rf"\b({'|'.join(_DAYS)})\b(?:\.(?= [a-z\d]))?", lambda found: _DAYS[found[1]]),
-    (_TYPED, r"(\d(?<!\w.)\d?)(?::(\d\d))? ?([AaPp])\.?[Mm]\b(?:\.(?= ?[a-z,;)]))?", _clock),
-    (_TYPED, r"(\d(?<!\w.)\d?)(?: o'clock)? in the (morning|afternoon|evening)\b", _clock_of_day),
+    (_TYPED, rf"{_HOUR} ?([AaPp])\.?[Mm]\b(?:\.(?= ?[a-z,;)]))?", _clock),
+    (_TYPED, rf"{_HOUR}(?: o'clock)? in the (morning|afternoon|evening)\b", _clock_of_day),
     (_TYPED, r"(\d(?<!\w.)):(\d\d)\b", r"0\1:\2"),
     ("noon", r"\b(?:12 )?noon\b", "12:00"),
     ("midnight", r"\b(?:12 )?midnight\b", "00:00"),

@@ -50,6 +50,8 @@ TYPED = [
         ("In one week, in an hour, in a day.", "in 604800 seconds, in 3600 seconds, in a day."),
         ("Wait 48 hours, 2 days.", "Wait 172800 seconds, 172800 seconds."),
         ("Come at 7 p.m. Or at 7:05 AM.", "Come at 19:00. Or at 07:05."),
+        ("Until 3.10 pm, from 9.05 a.m. on.", "Until 15:10, from 09:05 on."),
+        ("For a kilometer, within an hr.", "For 1000 meters, within 3600 seconds."),
         ("12 am, 12 pm, noon, 9:00, 13 pm", "00:00, 12:00, 12:00, 09:00, 13 pm"),
         ("On Mon. at 7 o'clock in the evening.", "On Monday at 19:00."),
         ("12 in the morning, 12 o'clock in the afternoon, 1 in the afternoon", "00:00, 12:00, 13:00"),
@@ -113,8 +115,10 @@ def test_equal_amounts_and_no_others_get_one_form(
 @settings(deadline=None)
 @given(st.integers(0, 23), st.integers(0, 59))
 def test_equal_times_get_one_form(hour: int, minute: int) -> None:
-    half = "AM" if hour < 12 else "p.m."
-    assert in_one_form(f"At {(hour - 1) % 12 + 1}:{minute:02} {half} she") == f"At {hour:02}:{minute:02} she"
+    clock, form = f"At {(hour - 1) % 12 + 1}:{minute:02}", f"At {hour:02}:{minute:02} she"
+    assert in_one_form(f"{clock} {'AM' if hour < 12 else 'p.m.'} she") == form
+    part = "morning" if hour < 12 else "afternoon" if hour < 18 else "evening"
+    assert in_one_form(f"{clock} in the {part} she") == form
 
 
 @pytest.mark.timeout(60)
