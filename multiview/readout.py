@@ -95,7 +95,7 @@ def main(config: ReadoutConfig) -> None:
 def command_of(config: ReadoutConfig) -> str:
     """Return the command line of this configuration, which any machine with the same plugins takes."""
     words = [config.model, str(config.trees)]
-    for option in dataclasses.fields(config):  # type: ignore[arg-type]
+    for option in dataclasses.fields(config):
         value = getattr(config, option.name)
         if option.name not in ("model", "trees", "device") and value != option.default:
             words += [f"--{option.name.replace('_', '-')}", str(value)]
