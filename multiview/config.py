@@ -79,7 +79,7 @@ class LoopConfig:
     learning_rate: Positive | None = None
     """Peak rate of Adam; None: 5e-4 from a start on, else 1e-3."""
     schedule: Literal["constant", "cosine"] = "cosine"
-    """Nothing but Adam, or warm-up, cosine decay and clipping."""
+    """cosine: warm-up, cosine decay and clipping; constant: one rate, and no clipping."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products."""
     validation: CountOrNone = 2000

@@ -183,9 +183,12 @@ class WorkQueue:
         if self.pools[number] is None:  # the folder was exchanged without a signal
             await self.reload()
 
-    async def _serve_batch(self, number: int) -> bool:
-        """Answer the next requests by one call of a worker; return False if its process died over them."""
-        requests = await self._next_requests()
+    async def _serve_batch(self, number: int, requests: Sequence[QueuedRequest] = ()) -> bool:
+        """Answer the next requests by one call of a worker; return False if its process died over them.
+
+        If the call raises an error, each request is tried alone, so that only those that fail are told so.
+        """
+        requests = requests or await self._next_requests()
         items = [item for request in requests for item in request.items]
         pool = self.pools[number]
         try:
@@ -200,9 +203,14 @@ class WorkQueue:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            for request in requests:
-                if not request.answer.done():
-                    request.answer.set_exception(error)
+            if len(requests) == 1:
+                if not requests[0].answer.done():
+                    requests[0].answer.set_exception(error)
+                return True
+            for place, request in enumerate(requests):
+                if not await self._serve_batch(number, [request]):
+                    await self._put_back(requests[place + 1 :])
+                    return False
             return True
         first = 0
         for request in requests:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from corpora.senteval.files import TaskData, read_task
-from corpora.senteval.tasks import TASKS, tasks_in
+from corpora.senteval.tasks import TASKS
 from runtime.errors import UserError
+from tests.fixtures.senteval import PUBLISHED_TASKS
 
 HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 SICK = "h\n1\tA kid\tA child\t4.5\tENTAILMENT\n2\tA\tB\t1\tCONTRADICTION\n"
@@ -100,7 +101,7 @@ def test_files_may_be_packed_but_not_damaged(tmp_path: Path) -> None:
 
 
 def test_every_missing_file_is_named_with_its_origin(tmp_path: Path) -> None:
-    for name in set(TASKS) - {*tasks_in("structure"), *tasks_in("books"), "Queries"}:
+    for name in PUBLISHED_TASKS:
         with pytest.raises(UserError, match=r"github\.com/facebookresearch/SentEval") as caught:
             read_task(name, tmp_path / "none")
         message = str(caught.value)

@@ -4,6 +4,8 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
@@ -157,6 +159,24 @@ def test_a_worker_leaves_the_others_their_share() -> None:
         return [len(await queue._next_requests()) for _ in range(3)]
 
     assert asyncio.run(next_counts()) == [3, 2, 1]
+
+
+def test_an_error_over_one_request_fails_no_other() -> None:
+    def shout(items: Sequence[str]) -> list[str]:
+        if "bad" in items:
+            raise ValueError("bad")
+        return [item.upper() for item in items]
+
+    async def answers() -> list[Any]:
+        queue, late = queue_of(), time.monotonic() + 9
+        queue.pools = [ThreadPoolExecutor(1)]  # type: ignore[list-item]
+        loop = asyncio.get_running_loop()
+        requests = [QueuedRequest(shout, [text], loop.create_future(), late) for text in ("a", "bad", "b")]
+        assert await queue._serve_batch(0, requests)
+        return await asyncio.gather(*(each.answer for each in requests), return_exceptions=True)
+
+    first, bad, last = asyncio.run(answers())
+    assert (first, last) == (["A"], ["B"]) and isinstance(bad, ValueError)
 
 
 def test_beyond_its_size_a_queue_takes_nothing() -> None:

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from corpora.senteval.files import read_task
-from corpora.senteval.tasks import TASKS, tasks_in
 from multiview.names.encoder import text_of
 from runtime.errors import UserError
 from senteval_runner.protocol.config import get_protocol
@@ -30,10 +29,8 @@ from studies.layers.evaluate import (
 )
 from studies.layers.evaluate import evaluate as layers
 from studies.runner import StudyRun, read_presets, read_published, run_study
-from tests.fixtures.senteval import write_word_vectors
+from tests.fixtures.senteval import PUBLISHED_TASKS, write_word_vectors
 from tests.fixtures.transformers import WORDS, build
-
-PUBLISHED_TASKS = {*TASKS} - {*tasks_in("structure"), *tasks_in("books"), "Queries"}
 
 
 @pytest.fixture(scope="module")
