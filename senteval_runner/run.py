@@ -31,9 +31,9 @@ from runtime.files import json_digest, write_json
 from runtime.folders import refuse_others
 
 REPORTS = Path("runs/reports/senteval")
-OPTIONS_WITHOUT_EFFECT = ("output", "cache", "trees", "data", "device")
-"""Options that are left out of the digest in a report's name, because they change no score. ``data`` may; its
-files are compared with those of a kept score when the score is read."""
+OPTIONS_NOT_IN_NAME = ("output", "cache", "trees", "data", "device")
+"""Options that are left out of the digest in a report's name: they are places of files, and a device, which
+changes last digits. The files of ``data`` are compared with those of a kept score when this is read."""
 RANDOM_WORDS = "bag:random"
 """The baseline that is scored with the models: a mean of random word vectors, which knows no meanings."""
 
@@ -44,7 +44,7 @@ def report_name(options: dict[str, Any], words: Iterable[str]) -> str:
     ``options`` are those of the command as JSON. ``words`` are the names of models and tasks; of a path only
     the last part is used.
     """
-    decisive_options = {key: value for key, value in options.items() if key not in OPTIONS_WITHOUT_EFFECT}
+    decisive_options = {key: value for key, value in options.items() if key not in OPTIONS_NOT_IN_NAME}
     names = "+".join(words).split("+")
     subject = "-".join(Path(name).name for name in names)
     folder_name = re.sub(r"[^\w.=-]+", "-", subject).strip("-.")

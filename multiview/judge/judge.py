@@ -132,7 +132,7 @@ class Judge:
     ) -> Self:
         """Load a judge of the package, or one that :meth:`save` wrote.
 
-        Raises UserError if a file is missing or damaged, or if the judge was fitted with another encoder.
+        Raises UserError if a file is missing or damaged, or if its encoder was of another class.
 
         Args:
             name: ``pairs``; ``pairs-with-mrpc``, for research only; or a JSON file.
@@ -268,7 +268,7 @@ class Judge:
 def load_weights(name: str | Path, encoder: Any = None) -> Weights:
     """Load the weights of a judge of the package, or those of a file, for use with ``encoder``.
 
-    Raises UserError if the file is missing or damaged, or if the weights were fitted with another encoder.
+    Raises UserError if the file is missing or damaged, or if their encoder was of another class.
     """
     weights = Weights.load_named(name, JUDGE_FOLDER, "judge")
     fitted_beside, present = weights.about.get("encoder", ""), _name_of(encoder)
