@@ -119,10 +119,11 @@ def read_table(
     lines = text_lines(path)
     header_line = next(lines, None)
     header = [] if header_line is None else header_line.text.split("\t")
-    check_header(path, 1, header)
+    number = 1 if header_line is None else header_line.number
+    check_header(path, number, header)
     for name in columns:
         if name not in header:
-            raise UserError(f"{path}:1: no column {name!r} (columns: {', '.join(header)})")
+            raise UserError(f"{path}:{number}: no column {name!r} (columns: {', '.join(header)})")
     indices = [header.index(name) for name in columns]
     first_cells: set[str] = set()
     row = None

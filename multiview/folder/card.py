@@ -196,10 +196,11 @@ class StartCard:
                 f"nearest by cosine: {start['recall@1']:.1%} at the start, {best['recall@1']:.1%} at step "
                 f"{step}, {best['recall@1/words']:.1%} by the average of its words"
             )
-        for name, says in (("accuracy@1/meaning", "the partner is first in"), ("spearman", "correlation")):
+        kinds = ("accuracy@1/meaning", "the partner is first in", ".1%"), ("spearman", "correlation", ".3f")
+        for name, says, form in kinds:
             if f"pairs/{name}" in best:
-                before, after = start[f"pairs/{name}"], best[f"pairs/{name}"]
-                lines["pairs"] = f"{says} {before:.1%} at the start, {after:.1%} at step {step}"
+                before, after = (f"{of[f'pairs/{name}']:{form}}" for of in (start, best))
+                lines["pairs"] = f"{says} {before} at the start, {after} at step {step}"
         gains = bool(step)
         if not step:
             lines["no gain"] = f"this is {self.start}: no step was better on what was held out"

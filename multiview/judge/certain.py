@@ -18,6 +18,7 @@ from corpora.characters import normalise_text
 from multiview.judge.long_texts import Text
 from multiview.judge.typed import in_one_form
 from multiview.judge.weights import Floats
+from runtime.process import loading
 
 if TYPE_CHECKING:  # these modules import torch
     from multiview.judge.comparison import Comparison
@@ -88,7 +89,8 @@ def textual_differences(a: str, b: str) -> Sequence[Difference]:
     Decisive are "from X to Y" against "from Y to X" and, if the texts are the same otherwise, the contrasts
     of :mod:`multiview.judge.contrasts`, and *stop* or *avoid* before a verb (stop sharing it | share it).
     """
-    from multiview.judge.contrasts import contrasts_of
+    with loading():
+        from multiview.judge.contrasts import contrasts_of
 
     differences = list(contrasts_of(a, b))
     lower_texts = a.casefold(), b.casefold()

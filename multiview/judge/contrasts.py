@@ -38,6 +38,7 @@ _DROPPED = _PRESENT | _PAST | _DO | _ARTICLES | {"have", "has", "still"}
 _AUXILIARIES = (_DROPPED | {"can", "could", "will", "would", "should", "may", "must"}) - _ARTICLES - {"still"}
 _QUESTION_WORDS = {"who", "what", "which", "how", "where", "when", "why", "whose", "whom"}
 _OPEN_QUESTIONS = {"how", "what", "where", "which"}
+_ENDING_OF_PAST = re.compile(r"(?:(?<!e)|gre|fre|cre|nte)ed$")  # not that of need, feed, succeed
 _PAST_VALUE = -1
 """The value of the kind *time* of a text in the past, which has no phrase."""
 
@@ -170,7 +171,7 @@ def _is_past(reading: _Reading, other: _Reading) -> bool:
         return "been" in reading.words
     forms = {word for word, form in zip(reading.others, other.others, strict=True) if word != form}
     return not _PAST.isdisjoint(reading.words) or any(
-        word in BASE_OF_IRREGULAR or word.endswith("ed") for word in forms
+        word in BASE_OF_IRREGULAR or _ENDING_OF_PAST.search(word) for word in forms
     )
 
 

@@ -16,16 +16,20 @@ _UNITS = (
     r"|hours?|hrs?|minutes?|mins?|weeks?|days?|percent|per cent)\b"
 )
 _ONES, _TENS = "|".join(list(_SPELLED)[:9]), "|".join(list(_SPELLED)[19:])
-_SMALL = rf"(?:(?:{_TENS})(?:[- ](?:{_ONES})\b)?|{'|'.join(list(_SPELLED)[:19])})"
+_SMALL = rf"(?:(?:{_TENS})(?:-(?:{_ONES})\b| (?:{_ONES})\b(?!-))?|{'|'.join(list(_SPELLED)[:19])})"
 _HUNDREDS = rf"(?:(?:{_SMALL}|an?)[- ](?:hundred|dozen)\b(?:(?: and)? {_SMALL}\b)?|{_SMALL}\b)"
 _LARGE = rf"(?:{_HUNDREDS}|an?)[- ](?:{'|'.join(_SCALES)})\b"
 _NUMBER = re.compile(
     rf"\b(?:(?:{_LARGE}(?:(?: and)? (?={_HUNDREDS}))?)+(?:{_HUNDREDS})?|{_HUNDREDS})", re.IGNORECASE
 )
 _IS_MEASURED = re.compile(rf"[- ](?:seconds?\b|{_UNITS})| (?:[ap]\.?m\b|o['’]clock)", re.IGNORECASE)
+_IS_LEFT = re.compile(r" (?:hour|minute|second|day|week)s? (?:ago|before|earlier|later|left|off|only)\b")
 _IS_ORDINAL = re.compile(r"-(?:first|second|third|\w+th)\b", re.IGNORECASE)
 _CLOCK = re.compile(
-    rf"\b(?:an? )?(half|quarter) (past|to) ({'|'.join(list(_SPELLED)[:12])}|\d\d?)\b", re.IGNORECASE
+    rf"\b(?:an? )?(half|quarter) (past|to) ({'|'.join(list(_SPELLED)[:12])}|\d\d?)\b"
+    r"(?=[.,;:!?)]|$| (?:[ap]\.?m|and|at|because|but|every|for|if|in|is|o['’]clock|on|or|sharp|so|to|today|"
+    r"tomorrow|tonight|until|was|when)\b)",
+    re.IGNORECASE,
 )
 _HALVES = [
     (re.compile(pattern, re.IGNORECASE), form)
@@ -67,7 +71,8 @@ def in_digits(text: str) -> str:
 def _in_digits(match: re.Match[str]) -> str:
     words = re.findall(r"[a-z]+", match[0].lower())
     is_small = len(words) == 1 and _SPELLED[words[0]] <= 20
-    is_measured = words != ["one"] and _IS_MEASURED.match(match.string, match.end())
+    is_idiom = words == ["one"] and not _IS_LEFT.match(match.string, match.end())  # one day, one moment
+    is_measured = not is_idiom and _IS_MEASURED.match(match.string, match.end())
     if (is_small and not is_measured) or _IS_ORDINAL.match(match.string, match.end()):
         return match[0]
     total = below_thousand = 0

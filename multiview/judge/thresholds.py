@@ -82,9 +82,10 @@ def choose_threshold(score_n: Floats, is_same_n: Flags, precision: float) -> Thr
         if is_shown_T.any():
             break
     else:
+        shown = 1 - float(upper_bound(false_T, accepted_T).min())
         raise UserError(
             f"judge.choose_threshold: no threshold shows a precision of {100 * precision:g} % on the half of "
-            "the pairs that it is chosen on; ask for a lower precision, or give more pairs"
+            f"the pairs that it is chosen on, the best {100 * shown:.1f} %; ask for less, or give more pairs"
         )
     threshold = float(threshold_T[np.flatnonzero(is_shown_T)[-1]])
     is_accepted_n, is_same_n = score_n[~half_n] >= threshold, is_same_n[~half_n]

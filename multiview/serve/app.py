@@ -155,9 +155,10 @@ class Service:
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         self.queue.start()
-        loop = asyncio.get_running_loop()
+        loop, tasks = asyncio.get_running_loop(), set()
         with contextlib.suppress(ValueError, RuntimeError):  # no signals outside the main thread
-            loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.queue.reload()))
+            # The set keeps the tasks, since the loop itself would not.
+            loop.add_signal_handler(signal.SIGHUP, lambda: tasks.add(loop.create_task(self.queue.reload())))
         yield
         await self.queue.stop()
 

@@ -13,7 +13,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,7 +128,7 @@ class WorkQueue:
                 digests = await asyncio.gather(*(self._digest_of(pool) for pool in new))
                 if len(set(digests)) > 1:
                     raise UserError("the folder was exchanged while it was opened")
-            except (BrokenProcessPool, UserError) as error:
+            except Exception as error:
                 log.error("the models cannot be opened; the old ones go on (%s)", error)
                 self.reload_failed, leaving = True, new
             else:
@@ -191,17 +191,20 @@ class WorkQueue:
         requests = requests or await self._next_requests()
         items = [item for request in requests for item in request.items]
         pool = self.pools[number]
+        call: Future[list[Any]] | None = None
         try:
-            results = await asyncio.get_running_loop().run_in_executor(pool, requests[0].function, items)
+            assert pool is not None
+            call = pool.submit(requests[0].function, items)
+            results = await asyncio.wrap_future(call)
         except BrokenProcessPool:
             self.deaths += 1
             if self.pools[number] is pool:
                 self.pools[number] = None
-            log.warning("process %d of %d died over %d items", number + 1, len(self.pools), len(items))
-            await self._put_back(requests)
+            had_begun = call is not None  # else it died while it had no work
+            over = f"over {len(items)} items" if had_begun else "before a request"
+            log.warning("process %d of %d died %s", number + 1, len(self.pools), over)
+            await self._put_back(requests, attempts=int(had_begun))
             return False
-        except asyncio.CancelledError:
-            raise
         except Exception as error:
             if len(requests) == 1:
                 if not requests[0].answer.done():
@@ -209,7 +212,7 @@ class WorkQueue:
                 return True
             for place, request in enumerate(requests):
                 if not await self._serve_batch(number, [request]):
-                    await self._put_back(requests[place + 1 :])
+                    await self._put_back(requests[place + 1 :], attempts=0)
                     return False
             return True
         first = 0
@@ -243,11 +246,14 @@ class WorkQueue:
                     count += len(request.items)
             return requests
 
-    async def _put_back(self, requests: Sequence[QueuedRequest]) -> None:
-        """Put requests whose process died back to the front; those tried :data:`ATTEMPTS` times fail."""
+    async def _put_back(self, requests: Sequence[QueuedRequest], attempts: int) -> None:
+        """Put requests whose process died back to the front; those tried :data:`ATTEMPTS` times fail.
+
+        ``attempts`` is 0 if the process had not begun them.
+        """
         async with self.arrival:
             for request in reversed(requests):
-                request.attempts += 1
+                request.attempts += attempts
                 if request.attempts >= ATTEMPTS:
                     if not request.answer.done():
                         request.answer.set_exception(WorkerDiedError())

@@ -30,6 +30,7 @@ SAME = [
     ("It comes with no milk and sugar.", "It comes with milk or sugar."),
     ("Does it run on Linux and Windows?", "Does it run on Linux or Windows?"),
     ("I have a car.", "I will have a car."),
+    ("We feed the cats.", "We will be feeding the cats."),
     ("It is closed.", "It will be closed."),
     ("Can I pay by card?", "Could I pay by card?"),
     ("You can't smoke here.", "You must not smoke here."),

@@ -5,7 +5,8 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
@@ -159,6 +160,25 @@ def test_a_worker_leaves_the_others_their_share() -> None:
         return [len(await queue._next_requests()) for _ in range(3)]
 
     assert asyncio.run(next_counts()) == [3, 2, 1]
+
+
+def test_a_process_that_died_without_work_costs_no_request_an_attempt() -> None:
+    async def attempts() -> int:
+        queue = queue_of()
+        queue.pools = [dead]
+        answer = asyncio.get_running_loop().create_future()
+        request = QueuedRequest(worker.embed, ["a"], answer, time.monotonic() + 9)
+        assert not await queue._serve_batch(0, [request]) and queue.pools == [None]
+        assert [*queue.requests] == [request] and queue.deaths == 1
+        return request.attempts
+
+    dead = MagicMock()
+    dead.submit.side_effect = BrokenProcessPool()
+    assert asyncio.run(attempts()) == 0
+    dead.submit.side_effect = None
+    dead.submit.return_value = Future()
+    dead.submit.return_value.set_exception(BrokenProcessPool())
+    assert asyncio.run(attempts()) == 1
 
 
 def test_an_error_over_one_request_fails_no_other() -> None:
