@@ -161,7 +161,9 @@ class KeptEncoder(BaseEncoder):
         if options or not len(sentences or ()) or any(isinstance(sentence, str) for sentence in sentences):
             return self.encoder.vectors(method, sentences, **options)
         texts, store = [_key_of(tokens) for tokens in sentences], self.store(method)
-        tokens_of = dict(zip(texts, sentences, strict=True))
+        # A blank sentence is a token here: as a string, it would start the tokenizer.
+        tokens = [words if "".join(words).strip() else ["."] for words in sentences]
+        tokens_of = dict(zip(texts, tokens, strict=True))
         self._add(method, {text: tokens_of[text] for text in store.missing(texts)}, store)
         blocks = [store.get(texts, column) for column in self.columns]
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
