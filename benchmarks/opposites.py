@@ -31,7 +31,7 @@ from benchmarks.structure import print_table, score_with_interval
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.folder.reading import TextSource
 from multiview.judge import FEATURES, Judge
-from multiview.judge.certain import Limits
+from multiview.judge.limits import Limits
 from multiview.judge.pair_reading import read_features
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import open_encoder

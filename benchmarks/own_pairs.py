@@ -30,8 +30,8 @@ from corpora.senteval.structure import Pair, task_pairs
 from corpora.tables import read_table
 from multiview.folder.reading import TextSource
 from multiview.judge import FEATURES, Judge
-from multiview.judge.certain import Limits
 from multiview.judge.checks import Checks
+from multiview.judge.limits import Limits
 from multiview.judge.pair_reading import read_features
 from multiview.judge.thresholds import curve
 from multiview.judge.weights import Floats

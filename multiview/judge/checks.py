@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.tables import read_table
-from multiview.judge.certain import Limits
+from multiview.judge.limits import Limits
 from multiview.judge.long_texts import Text
 from multiview.judge.pair_reading import read_features
 from multiview.judge.weights import PULLS, THRESHOLD, Floats, Weights

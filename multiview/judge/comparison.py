@@ -1,7 +1,7 @@
 """Compares the two sentences of each of many pairs: which words and arcs both have, and which only one has.
 
 Three modules read a comparison: :mod:`multiview.judge.pair_features` computes the features of the pairs,
-:mod:`multiview.judge.reasons` finds the reasons, and :mod:`multiview.judge.certain` finds the pairs that a
+:mod:`multiview.judge.reasons` finds the reasons, and :mod:`multiview.judge.limits` finds the pairs that a
 rule settles. A *side* is the first, or the second, sentences of all pairs; its words and arcs are columns.
 Words, or arcs, of the two sides are matched by keys: integers that are equal if the words, or the arcs, are
 the same in the same pair.
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiview.judge.facts import Flags, Ints, PairFacts, WordClass, all_poles, has_judge_poles
-from multiview.judge.typed import DAYS_AND_MONTHS
+from multiview.judge.one_form import DAYS_AND_MONTHS
 from multiview.judge.weights import Floats
 from parsing.trees.batch import concatenated_ranges
 from parsing.trees.role_rules import ROLE, ROLES

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from corpora.characters import normalise_text
-from multiview.judge.typed import in_one_form
+from multiview.judge.one_form import in_one_form
 from multiview.structure.forms import BASE_OF_IRREGULAR, stem
 
 Difference = tuple[str, str, str]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from corpora.sentences import describe_value, read_elements, read_pairs
-from multiview.judge.certain import Limits
 from multiview.judge.checks import Checks
+from multiview.judge.limits import Limits
 from multiview.judge.long_texts import Text
 from multiview.judge.pair_reading import read_features
 from multiview.judge.similarity import ComparedPairs, SimilarityWeights, weights_of
@@ -245,7 +245,7 @@ class Judge:
         """Judge pairs of sentences, each of which is a string or a list of tokens.
 
         A sentence and itself always have probability 1, and a sentence without words has 0 with any other
-        (:class:`multiview.judge.certain.Limits`). Raises UserError if an element of ``pairs`` is not a pair.
+        (:class:`multiview.judge.limits.Limits`). Raises UserError if an element of ``pairs`` is not a pair.
         """
         pair_list = read_pairs(pairs, "judge")
         if not pair_list:

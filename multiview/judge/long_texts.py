@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.characters import normalise_text
-from multiview.judge.typed import in_one_form, without_statement
+from multiview.judge.one_form import in_one_form, without_statement
 from runtime.cli import warn_once
 
 Text = str | tuple[str, ...]

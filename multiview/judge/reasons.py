@@ -136,7 +136,7 @@ def reasons_of(
     """Return the reasons why the two sentences of a pair do not say the same, sorted by :data:`ORDER`.
 
     ``others`` are reasons that were found in the texts
-    (:func:`multiview.judge.certain.textual_differences`).
+    (:func:`multiview.judge.limits.textual_differences`).
     """
     words_a, words_b = (_words_of(comparison, column, pair) for column in (0, 1))
     shared_bases = words_a.keys() & words_b.keys()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from multiview.judge.certain import Limits
+from multiview.judge.limits import Limits
 from multiview.judge.long_texts import Text, distinct_texts, where_they_differ
 from multiview.judge.weights import FEATURES, SLOTS, Floats, Weights
 from runtime.process import cached_property, loading

@@ -310,9 +310,9 @@ def _newton(
 def digest_of_tables() -> str:
     """Return the digest of the tables that decide a pair's features: word classes, opposites and rules.
 
-    The tables of :mod:`multiview.judge.typed` are left out, because few of the texts that judges were fitted
-    on have forms that it rewrites. Those of :mod:`multiview.judge.certain` are left out, because they limit
-    probabilities and change no feature.
+    The tables of :mod:`multiview.judge.one_form` are left out, because few of the texts that judges were
+    fitted on have forms that it rewrites. Those of :mod:`multiview.judge.limits` are left out, because they
+    limit probabilities and change no feature.
     """
     from multiview.judge import facts  # imported here, because these modules import torch
     from multiview.structure import negation, poles

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from multiview.judge import Judge
 from multiview.judge.comparison import Arcs, Comparison, Words
 from multiview.judge.facts import Facts, FormTable, PairFacts, WordClass, all_poles, has_judge_poles
-from multiview.judge.typed import DAYS_AND_MONTHS
+from multiview.judge.one_form import DAYS_AND_MONTHS
 from parsing.trees.role_rules import ROLE
 
 OPPOSITES = ["enable", "disabled", "good", "bad", "on", "off", "before", "after", "must", "may"]

@@ -4,8 +4,8 @@ import pytest
 
 from corpora.tables import read_table
 from multiview.judge import Judge
-from multiview.judge.certain import MAX_PROBABILITY
 from multiview.judge.contrasts import CONTRASTS, MAX_CHARACTERS, contrasts_of
+from multiview.judge.limits import MAX_PROBABILITY
 
 FURTHER = [
     ("It will rain.", "It rained."),

@@ -13,7 +13,7 @@ from decimal import MAX_PREC, Context, Decimal
 from functools import lru_cache
 from pathlib import Path
 
-from multiview.judge.spelled import in_digits
+from multiview.judge.numbers_in_words import in_digits
 
 _MONTHS = [
     "January",

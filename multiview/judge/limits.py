@@ -16,7 +16,7 @@ import numpy as np
 
 from corpora.characters import normalise_text
 from multiview.judge.long_texts import Text
-from multiview.judge.typed import in_one_form
+from multiview.judge.one_form import in_one_form
 from multiview.judge.weights import Floats
 from runtime.process import loading
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from corpora.tables import read_table
 from multiview.judge import Judge
-from multiview.judge.typed import QUESTIONS, in_one_form, without_statement
+from multiview.judge.one_form import QUESTIONS, in_one_form, without_statement
 
 KINDS = Path(__file__).parents[3] / "tools/kinds.tsv"
 LENGTH = 100_000

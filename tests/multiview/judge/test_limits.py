@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from multiview.judge import Judge
-from multiview.judge.certain import MAX_PROBABILITY
+from multiview.judge.limits import MAX_PROBABILITY
 from multiview.judge.pair_reading import read_features
 
 
