@@ -8,6 +8,8 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,18 +68,19 @@ def _base(word: str) -> str:
 with open(CONTRASTS, encoding="utf-8", newline="") as _stream:
     _ROWS = list(csv.DictReader(_stream, delimiter="\t", quoting=csv.QUOTE_NONE))
 _CONTRASTS_WITH_NONE = {row["kind"] for row in _ROWS if row["left out"] == "yes"}
-_PHRASES: dict[str, tuple[str, int]] = {}
+_LISTED = [
+    (phrase, (row["kind"], value))
+    for row in _ROWS
+    for value, phrases in enumerate(row["values"].split(" / "))
+    for phrase in phrases.split(",")
+]
+_PHRASES = {_base(phrase): found for phrase, found in reversed(_LISTED) if " " not in phrase} | dict(_LISTED)
 """The kind and the value of each phrase, and of the base of a phrase of one word."""
-_LENGTHS: dict[str, list[int]] = {}
+_LENGTHS = {
+    first: sorted({len(words) for words in phrases}, reverse=True)
+    for first, phrases in groupby(sorted(phrase.split() for phrase, _ in _LISTED), itemgetter(0))
+}
 """The numbers of words of the phrases that begin with a word, the longest first."""
-for _row in _ROWS:
-    for _value, _phrases in enumerate(_row["values"].split(" / ")):
-        for _phrase in _phrases.split(","):
-            _first, *_further = _phrase.split()
-            _PHRASES[_phrase] = _row["kind"], _value
-            _LENGTHS[_first] = sorted({*_LENGTHS.get(_first, ()), 1 + len(_further)}, reverse=True)
-            if not _further:
-                _PHRASES.setdefault(_base(_phrase), (_row["kind"], _value))
 
 
 def _phrase_at(words: Sequence[str], position: int) -> tuple[int, tuple[str, int] | None]:

@@ -156,9 +156,14 @@ class Service:
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         self.queue.start()
         loop, tasks = asyncio.get_running_loop(), set()
+
+        def reload() -> None:
+            task = loop.create_task(self.queue.reload())
+            tasks.add(task)  # the loop itself would not keep it
+            task.add_done_callback(tasks.discard)
+
         with contextlib.suppress(ValueError, RuntimeError):  # no signals outside the main thread
-            # The set keeps the tasks, since the loop itself would not.
-            loop.add_signal_handler(signal.SIGHUP, lambda: tasks.add(loop.create_task(self.queue.reload())))
+            loop.add_signal_handler(signal.SIGHUP, reload)
         yield
         await self.queue.stop()
 

@@ -1,4 +1,4 @@
-"""What several tests of names share."""
+"""A working folder that several tests of names read."""
 
 from pathlib import Path
 
